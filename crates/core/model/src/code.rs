@@ -1,0 +1,317 @@
+//! The catalogue of findings. A code never changes its meaning and is never used again.
+
+use std::{fmt, str::FromStr};
+
+/// The stable number of a kind of finding, shown as `ICH-1101`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Code(u16);
+
+/// What `ichor explain` knows of a code.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// The code.
+    pub code: Code,
+    /// What it is about, in a few words.
+    pub title: &'static str,
+    /// Why it is checked and what to do.
+    pub text: &'static str,
+}
+
+impl Code {
+    /// Returns the number without its prefix.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// Returns the catalogue's entry.
+    pub fn entry(self) -> &'static Entry {
+        CATALOGUE
+            .binary_search_by_key(&self, |entry| entry.code)
+            .map(|i| &CATALOGUE[i])
+            .expect("codes are made only by the catalogue")
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ICH-{:04}", self.0)
+    }
+}
+
+impl FromStr for Code {
+    type Err = ();
+
+    /// Reads `ICH-1101`, `ich1101` or `1101`, if the catalogue has it.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let lowered = text.to_ascii_lowercase();
+        let digits = lowered.strip_prefix("ich").unwrap_or(&lowered).trim_start_matches(['-', '_']);
+        let code = Self(digits.parse().map_err(|_| ())?);
+        CATALOGUE.iter().any(|entry| entry.code == code).then_some(code).ok_or(())
+    }
+}
+
+macro_rules! catalogue {
+    ($($number:literal $name:ident $title:literal: $text:literal;)*) => {
+        impl Code {
+            $(
+                #[doc = $title]
+                pub const $name: Self = Self($number);
+            )*
+        }
+
+        /// Every code there is, in order.
+        pub const CATALOGUE: &[Entry] = &[
+            $(Entry { code: Code::$name, title: $title, text: $text },)*
+        ];
+    };
+}
+
+catalogue! {
+    1001 EMPTY "the inventory is empty":
+        "A file with no keys describes no cluster. Start from the example in the README, or from `examples/minimal`.";
+    1002 TOO_LARGE "the inventory is too large":
+        "An inventory file may have 4 MiB, and at most 1,000,000 values in all. Real clusters of a thousand machines need a tenth of that; larger input is nearly always the wrong file. Use groups with `count` instead of one entry per machine, or split the clusters into several inventories.";
+    1003 NOT_UTF8 "the inventory is not UTF-8 text":
+        "Inventories are UTF-8, with or without a byte-order mark. Save the file as UTF-8 in your editor; `iconv -f latin1 -t utf-8` converts the most common other encoding.";
+    1004 SYNTAX "the file is not valid YAML":
+        "The file could not be read as YAML, so nothing after this place was looked at. The usual causes are wrong indentation, a missing space after a colon, and a quote that is never closed.";
+    1005 TAB "a tab indents a line":
+        "YAML forbids tabs in indentation, because editors disagree about their width. Replace them by spaces.";
+    1006 TOO_DEEP "values are nested too deeply":
+        "No inventory needs more than 64 levels. Input that is deeper is damaged or hostile.";
+    1007 ALIAS_BOMB "aliases expand to too much":
+        "Anchors and aliases (`&x`, `*x`) are allowed, but all of them together may expand to at most 100,000 values. Repeat less by using `defaults`, `roles` and `like`.";
+    1008 MANY_DOCUMENTS "the file has several YAML documents":
+        "One file is one document. Remove the `---` line, or put the second document into a file of its own: a directory may hold one inventory per cluster.";
+    1009 DUPLICATE_KEY "a key is written twice":
+        "YAML readers disagree about which of two equal keys counts. Keep one.";
+    1010 UNKNOWN_ALIAS "an alias has no anchor":
+        "`*name` repeats what `&name` marked earlier in the same file. Aliases do not reach across files.";
+    1011 BAD_KEY "a key is not plain text":
+        "Keys are words. Lists, maps and nothing at all cannot be keys here.";
+    1012 TAG "a YAML tag is not understood":
+        "Tags such as `!vault` or `!!binary` have no meaning in an inventory. Secrets are references: `{env: NAME}`, `{file: path}`, `{sops: path#key}`, `{vault: mount/path#field}` or `{command: [word, ...]}`.";
+    1013 MERGE_KEY "a merge key is used":
+        "`<<: *x` is not part of YAML 1.2 and readers differ in what it does. Use `defaults`, `roles` or `like: NAME`, which say the same in ichor's own language.";
+    1014 NO_INVENTORY "no inventory was found":
+        "ichor looks for `ichor.yaml`, then `cluster.yaml`, in the current directory, unless `-f` names a file or a directory.";
+    1015 UNREADABLE "a file cannot be read":
+        "The file exists but could not be opened. The reason is the operating system's own.";
+    1016 TWO_FILES "a section is written in two files":
+        "In a directory of `cluster.yaml` and `nodes.yaml` each section may stand in one of the two. Sections shared between clusters belong in `defaults.yaml`.";
+
+    1101 UNKNOWN_KEY "a key is not known":
+        "Keys that ichor does not know are errors, because a mistyped key that is quietly ignored is a cluster that is quietly different. The finding names the nearest key it knows. `ichor schema` prints all of them.";
+    1102 WRONG_TYPE "a value is of the wrong kind":
+        "A map, a list or a single value stands where another kind is wanted.";
+    1103 MISSING_KEY "a required key is missing":
+        "Some things have no good default: what the cluster is called, which releases it runs, where its Proxmox is, and which machines it has.";
+    1104 BAD_BOOLEAN "a switch is neither true nor false":
+        "Only `true` and `false` are switches. `yes`, `no`, `on` and `off` mean a switch to some YAML readers and plain text to others.";
+    1105 BAD_NUMBER "a number is malformed or out of range":
+        "Numbers are plain decimal digits. Leading zeros (octal to some readers), `0x`, underscores and exponents are refused, because other tools that read the same file take them differently.";
+    1106 BAD_CHOICE "a word is not among the choices":
+        "The finding lists the words that are allowed here.";
+    1107 AMBIGUOUS_TEXT "text looks like something else":
+        "Unquoted `no`, `yes`, `on`, `off`, `true`, `null` and `~` are a switch or nothing to some YAML readers and text to others. Quote the word if the text is meant.";
+    1108 BAD_SIZE "a size is malformed":
+        "Sizes carry a unit: `MiB`, `GiB` or `TiB` (also `M`, `G`, `T`). Proxmox counts in powers of two, so decimal units are refused instead of being converted.";
+    1109 BAD_VERSION "a version is malformed":
+        "Releases are written with all three numbers, as in `v1.13.9`. A minor alone would leave open what is installed.";
+    1110 BAD_ADDRESS "an address or network is malformed":
+        "Addresses are `10.0.0.11` or `fd00::11`; networks are `10.0.0.0/24`; an offset from the network's first address is `+10`; `dhcp` leaves it to a DHCP server.";
+    1111 BAD_MAC "a MAC address is malformed":
+        "MAC addresses are six pairs of hex digits, and unicast: the second digit is even.";
+    1112 BAD_VMID "a VMID is malformed or out of range":
+        "Proxmox takes VMIDs from 100 to 999999999. A range is `2000-2999`.";
+    1113 BAD_NAME "a name is not allowed":
+        "Names of machines and clusters become VM names, host names and Kubernetes node names at once, so the strictest rule holds: 1 to 63 of a to z, 0 to 9 and `-`, starting and ending with a letter or digit. Proxmox VM names forbid underscores.";
+    1114 BAD_SECRET "a secret reference is malformed":
+        "A secret is never written in an inventory; a reference says where it is: `{env: NAME}`, `{file: path}`, `{sops: path#key}`, `{vault: mount/path#field}` or `{command: [word, ...]}`.";
+    1115 BAD_URL "a URL is malformed":
+        "Addresses of servers are written with their scheme, as in `https://pve1.example:8006`.";
+    1116 SCHEMA_NUMBER "the schema number is not known":
+        "`schema` numbers the inventory's language. This ichor reads number 1.";
+    1117 CONFLICTING_KEYS "two keys exclude each other":
+        "The two keys say different things about the same matter. Keep one.";
+    1118 EMPTY_VALUE "a value is empty":
+        "An empty text, list or map stands where something is wanted. Remove the key to get the default.";
+    1119 BAD_PATH "a path leaves the inventory's directory":
+        "Files named by an inventory are relative to it and stay beside or below it, so that the directory can be moved and shared as one piece.";
+    1120 BAD_TAG "a Proxmox tag is not allowed":
+        "Proxmox tags are letters, digits, `_`, `-`, `+` and `.`, starting with a letter, a digit or `_`. Proxmox stores them in lower case.";
+    1121 BAD_LABEL "a Kubernetes label, annotation or taint is not allowed":
+        "Label keys are an optional DNS prefix, `/`, and at most 63 letters, digits, `-`, `_` and `.`; label values are at most 63 of the same. Taints are `Effect` or `value:Effect`, where the effect is NoSchedule, PreferNoSchedule or NoExecute.";
+
+    1201 TALOS_UNKNOWN "this Talos release is not supported":
+        "ichor knows the machine-config shapes and interfaces of Talos 1.8 to 1.14. Older releases lack what it needs; newer ones may have changed it.";
+    1202 VERSION_PAIR "this Talos does not run this Kubernetes":
+        "Every Talos release accepts a range of Kubernetes minors and refuses machine configs outside it. `ichor explain versions` prints the table.";
+    1203 CONTROL_PLANE_COUNT "the number of control planes is not possible":
+        "A cluster has at least one control plane. etcd, which runs on them, needs more than half of its members to agree.";
+    1204 HA_COUNT "`ha` needs three or more control planes, an odd number":
+        "With one or two control planes the cluster does not survive the loss of one. An even number survives no more losses than the odd number below it, and has one more machine that can fail.";
+    1205 EVEN_CONTROL_PLANES "an even number of control planes":
+        "Four members need three to agree, so they survive one loss, exactly as three members do, with one more machine to lose. Use an odd number.";
+    1206 VERSION_SKEW "machines run releases that are too far apart":
+        "Kubernetes lets a kubelet be up to three minors older than the API server, never newer; control planes may be one minor apart during an upgrade.";
+    1207 CONTRACT "the machine-config contract does not fit the release":
+        "The contract is the Talos minor whose machine-config shape the cluster was made with. It is kept across upgrades, so it may be older than the release, never newer.";
+    1208 CLUSTER_TWICE "two clusters have the same name or identity":
+        "Clusters in one directory need names of their own, because the identity of every VM follows from the cluster's `id`, which is its name unless it is set. Two clusters with the same `id` would take each other's VMs for theirs.";
+    1209 NO_SUCH_CLUSTER "there is no cluster of that name":
+        "`--cluster` chooses by `cluster.name` among the inventories found under `-f`.";
+    1210 SEVERAL_CLUSTERS "one cluster has to be chosen":
+        "This command acts on one cluster at a time. Choose it with `--cluster NAME`.";
+    1211 PRERELEASE "a pre-release is used":
+        "Alpha, beta and rc releases may change what they write to disk. They are allowed for trying them out.";
+
+    1301 NO_ROLE "a machine has no role":
+        "Every entry of `machines` says `role: control-plane` or `role: worker`, inherits it through `like`, or refines a member of a group by carrying its name.";
+    1302 LIKE "`like` leads nowhere or in a circle":
+        "`like: NAME` copies the settings of another entry of `machines`, not its identity (VMID, address, MAC, host). The entry must exist, and the chain must end.";
+    1303 NAME_TWICE "two machines have the same name":
+        "Names generated by groups and names of single machines share one namespace: `cp` with `count: 3` makes `cp-1` to `cp-3`.";
+    1304 COUNT "the number of machines is out of range":
+        "`count` is 0 to 10,000, and all groups together make at most 20,000 machines, far above what one Kubernetes cluster holds.";
+    1305 GROUP_IDENTITY "a group is given what only one machine can have":
+        "A MAC address belongs to one machine. Give it to a member: an entry named like the member refines it.";
+    1306 TOO_SMALL "a machine is smaller than Talos allows":
+        "Talos refuses to be healthy below its minimum: 1 GiB of memory for a worker, 1848 MiB for a control plane (each may miss 150 MiB), and 6 GiB of disk. 4 GiB for control planes and 20 GiB of disk are sensible beginnings.";
+    1307 DISK_NAME "extra disks need distinct names":
+        "The name of an extra disk becomes its Talos volume and mount path, so it is unique on a machine, 1 to 34 of a to z, 0 to 9 and `-`, and neither `system` nor a name that Talos uses itself.";
+    1308 WHOLE_GIB "a disk is not a whole number of GiB":
+        "Proxmox sizes new disks in GiB, and growing a disk by fractions would never compare equal again.";
+    1309 NAME_PATTERN "a name pattern makes no distinct names":
+        "`name` on a group is a pattern with `{n}` for the number, or `{n:02}` for a padded one.";
+    1310 TOO_MANY_DEVICES "a machine has more devices than Proxmox takes":
+        "Proxmox takes 31 SCSI disks, 32 network cards and 16 PCI devices on a VM.";
+    1311 SECUREBOOT "secure boot lacks what it needs":
+        "Secure boot works with `bios: ovmf` and `machine: q35`. ichor adds the TPM and an EFI disk without enrolled keys by itself.";
+    1312 CPU_TYPE "this CPU type cannot boot Talos":
+        "Talos needs x86-64-v2. `kvm64` and `qemu64`, Proxmox's old defaults, lack it and the machine boots in circles. Use `x86-64-v2-AES` or `host`.";
+    1313 RAW_PCI "a raw PCI address needs root's own login":
+        "Only root@pam's ticket may set raw addresses; API tokens may use resource mappings. Make a mapping under Datacenter, Resource Mappings, and write `{mapping: NAME}`.";
+    1314 SCSI_CONTROLLER "this SCSI controller may hang Talos":
+        "With `virtio-scsi-single` the install hangs on some Intel hosts. `virtio-scsi-pci` is the safe choice.";
+    1315 AGENT "the guest agent is expected but not in the image":
+        "Talos has the guest agent only as the extension `siderolabs/qemu-guest-agent`. Without it Proxmox waits in vain for answers, and addresses given by DHCP cannot be found.";
+
+    1401 VMID_TWICE "two VMs have the same VMID":
+        "VMIDs are unique in a Proxmox cluster, across all Kubernetes clusters on it.";
+    1402 VMID_RANGE_FULL "a VMID range is used up":
+        "The range has fewer free numbers than machines. Numbers of foreign VMs are left out.";
+    1403 VMID_RANGES_OVERLAP "VMID ranges overlap":
+        "When the ranges of two roles or groups overlap, growing one runs into the other later, at a bad moment.";
+    1404 VMID_RESERVED "VMID 9999 is in use by the Proxmox CSI plugin":
+        "The CSI plugin keeps its volumes under VMID 9999, a VM that does not exist. A VM with that number would own, and when deleted take along, every volume of the cluster.";
+    1405 VMID_FOREIGN "a VMID belongs to a VM that is not ours":
+        "A foreign VM is never touched. Choose another number.";
+    1406 MAC_TWICE "two network cards have the same MAC address":
+        "Two cards with one address on a network lose each other's packets. Leave `mac` out and ichor derives distinct ones.";
+
+    1501 OUTSIDE_NETWORK "an address is outside the network":
+        "Machines, gateway and VIP are in `network.cidr`, or they cannot reach each other without a router between.";
+    1502 ADDRESS_TWICE "an address is given twice":
+        "Machines, gateway, VIP, name servers in the same network and load balancer need addresses of their own.";
+    1503 RESERVED_ADDRESS "an address is the network's own or its broadcast":
+        "The first and the last address of an IPv4 network are not for machines.";
+    1504 NETWORK_FULL "the network has too few addresses":
+        "Counting up from the group's first address leaves the network before every machine has one.";
+    1505 NETWORKS_OVERLAP "networks overlap":
+        "Addresses of machines, pods and services are kept apart. With a machine inside the service network Talos finds no suitable node address and etcd waits for ever; nothing says so at first.";
+    1506 NETWORK_SIZE "a network is too small or too large":
+        "A /31 or /32 has no room for machines and a gateway. Pod networks give every node a /24 (or /64), so they must be larger than that; service networks are at most a /12 for IPv4 and a /108 for IPv6.";
+    1507 FAMILY "address families do not fit together":
+        "A dual-stack cluster has one network of each family for machines, pods and services, and a machine's addresses are of the families of its network.";
+    1508 NO_NETWORK "static addresses need a network":
+        "`network.cidr` says where addresses are counted from. Without it machines can only take DHCP: `addressing: dhcp`.";
+    1509 NO_GATEWAY "the network has no gateway":
+        "Without a gateway machines reach nothing outside their network: no image registry, no time server. For an isolated network with a local mirror this is right.";
+    1510 HOST_BITS "a network has host bits set":
+        "A network is named by its first address: `10.0.0.0/24`, not `10.0.0.5/24`.";
+    1511 VIP "the VIP cannot work":
+        "The address that Talos moves between control planes is in their network, belongs to no machine, and exists only once etcd runs. It cannot be the address of a tailscale interface, which answers no ARP.";
+    1512 VLAN "a VLAN or MTU is out of range":
+        "VLANs are 1 to 4094. An MTU is 1280 to 65520, or 1 for the bridge's own.";
+    1513 DHCP_AND_STATIC "DHCP and static addresses contradict each other":
+        "`addressing: dhcp` leaves addresses to a lease; a delivery by cloud-init, cidata or META hands out static ones. For a DHCP server that gives fixed addresses by MAC, keep `addressing: static` and set `boot.address: dhcp`.";
+    1514 DHCP_ENDPOINT "the endpoint may change":
+        "Without a VIP, name or load balancer the endpoint is the first control plane's address. Under a DHCP lease it can change, and certificates and kubeconfigs with it.";
+    1515 NO_RESOLVER "no name server is given":
+        "Static machines without `network.dns` fall back to public name servers built into Talos.";
+    1516 SINGLE_ENDPOINT "several control planes share no endpoint":
+        "Without a VIP, name or load balancer the endpoint is the first control plane. When that machine is down the API has no address, though the others run.";
+
+    1601 BOOT_PATH "these boot choices do not fit together":
+        "META key 10 is read by the metal platform alone, Proxmox's cloud-init drive by nocloud alone; a machine config on a cidata volume needs that volume.";
+    1602 TEMPLATE_IDS "templates have no VMIDs":
+        "With `source: template` each role in use needs a template: `templates: {control-plane: 998, worker: 999}`.";
+    1603 EXTENSION "an extension name is malformed":
+        "Official extensions are named `siderolabs/NAME`. A short name such as `qemu-guest-agent` is completed by ichor.";
+    1604 SCHEMATIC "a schematic id excludes what it already fixes":
+        "A schematic id stands for a recipe with its extensions and kernel arguments. Write either the id or the recipe.";
+    1605 UNVERIFIED "machines are trusted by network alone":
+        "With `verify: network` a machine config, with the cluster's secrets, goes to whoever answers at the address. Use it only where nobody else can answer.";
+    1606 ARCH "architectures do not fit together":
+        "A machine needs a host of its own architecture. Secure-boot images, `i440fx` and `seabios` are amd64 only.";
+
+    1701 NO_FIT "a machine fits on no host":
+        "Capacity is checked before anything is created: processors and memory of each host, times `placement.overcommit`, less what foreign VMs and other machines use.";
+    1702 UNKNOWN_HOST "a host is not known":
+        "`host`, `pin` and `--lose` name hosts of `proxmox.hosts`, or hosts that the live Proxmox lists.";
+    1703 UNKNOWN_PIN "a pin names no machine":
+        "`placement.pin` maps machine names to hosts.";
+    1704 UNPINNED "strategy `pin` leaves a machine without a host":
+        "With `strategy: pin` every machine is placed by hand. Use `spread` to pin some and let the others be placed.";
+    1705 NO_BUDGET "capacity is not checked":
+        "A host without `cpu` and `memory` is taken to be large enough while planning offline. The live plan asks Proxmox.";
+    1706 SHARED_FATE "control planes share a host":
+        "There are fewer hosts with room than control planes, so one host failure may take several. Quorum needs more than half.";
+    1707 HOST_OFFLINE "a host is offline":
+        "Nothing is placed on a host that does not answer.";
+    1708 PIN_CONFLICT "two places name different hosts for a machine":
+        "`host` on the machine and `placement.pin` disagree.";
+    1709 MOVED "a machine is not where it is pinned":
+        "The VM runs on another host than the inventory says, moved by HA or by hand. ichor leaves it there.";
+
+    1801 ADDON_CONFLICT "add-ons contradict each other":
+        "Two add-ons that do the same job fight over it, and some need another one to work.";
+    1802 ADDON_RETIRED "an add-on is retired":
+        "The project has announced its end and publishes no more fixes. It still installs.";
+    1803 PATCH_TARGET "a patch is for nobody":
+        "A patch names a role, a group or a machine that the inventory does not have.";
+
+    1901 INSECURE_TLS "the connection to Proxmox is not verified":
+        "Whoever sits between can read the API token. Pin the certificate: `tls: {sha256: ...}`; Proxmox shows the fingerprint under Node, Certificates.";
+    1902 NO_TOKEN "no API token is given":
+        "Without `proxmox.token` the inventory can be checked and planned offline, but not applied.";
+    1903 PLAIN_HTTP "the Proxmox API is addressed over plain HTTP":
+        "The API speaks HTTPS on port 8006.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_in_order_and_unique() {
+        assert!(CATALOGUE.windows(2).all(|pair| pair[0].code < pair[1].code));
+    }
+
+    #[test]
+    fn codes_read_in_the_ways_people_write_them() {
+        for text in ["ICH-1101", "ich1101", "1101", "ICH_1101"] {
+            assert_eq!(text.parse(), Ok(Code::UNKNOWN_KEY), "{text}");
+        }
+        assert_eq!("ICH-9999".parse::<Code>(), Err(()));
+    }
+
+    #[test]
+    fn every_entry_is_explained() {
+        for entry in CATALOGUE {
+            assert!(entry.text.len() > 30 && entry.text.ends_with('.'), "{}", entry.code);
+            assert_eq!(entry.code.entry().title, entry.title);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What is known of the world when an inventory is resolved.
+//!
+//! Offline it is empty, or read from a file; later it is filled from the live Proxmox.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{HostName, MacAddress, MachineName, Size, VmId, desired::Arch};
+
+/// Hosts, our machines and everybody else's VMs, as seen at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct World {
+    /// The hosts that were seen; empty when nobody looked.
+    pub hosts: Vec<SeenHost>,
+    /// VMs that are ours by uuid and stamp.
+    pub machines: Vec<SeenMachine>,
+    /// VMs and containers that are not ours. They are counted, and never touched.
+    pub foreign: Vec<ForeignVm>,
+}
+
+/// A Proxmox host and what it physically has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeenHost {
+    /// Its name.
+    pub name: HostName,
+    /// Hardware threads.
+    pub cpu: u32,
+    /// Physical memory.
+    pub memory: Size,
+    /// Whether it answers.
+    #[serde(default = "yes")]
+    pub online: bool,
+    /// Its processor architecture.
+    #[serde(default)]
+    pub arch: Arch,
+}
+
+/// One of our machines that already has a VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeenMachine {
+    /// Its name.
+    pub name: MachineName,
+    /// Where the VM runs now, whatever the inventory says.
+    pub host: HostName,
+    /// Its VMID.
+    pub vmid: VmId,
+    /// Its generation, read from its stamp.
+    #[serde(default = "one")]
+    pub generation: u32,
+}
+
+/// A VM that is not ours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForeignVm {
+    /// Its VMID.
+    pub vmid: VmId,
+    /// Where it is.
+    pub host: HostName,
+    /// Its virtual processors.
+    #[serde(default)]
+    pub cpu: u32,
+    /// Its memory.
+    #[serde(default)]
+    pub memory: Size,
+    /// MAC addresses of its network cards.
+    #[serde(default)]
+    pub macs: Vec<MacAddress>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn one() -> u32 {
+    1
+}
