@@ -38,6 +38,8 @@ pub struct Finding {
     pub notes: Vec<String>,
     /// What to do about it.
     pub remedy: Option<String>,
+    /// Whether the line may hold a secret and must not be shown.
+    pub private: bool,
 }
 
 impl Finding {
@@ -51,6 +53,7 @@ impl Finding {
             related: Vec::new(),
             notes: Vec::new(),
             remedy: None,
+            private: false,
         }
     }
 
@@ -70,6 +73,13 @@ impl Finding {
     #[must_use]
     pub fn see(mut self, span: Span, what: impl Into<String>) -> Self {
         self.related.push((span, what.into()));
+        self
+    }
+
+    /// Keeps the line itself out of sight: a secret may stand on it.
+    #[must_use]
+    pub fn private(mut self) -> Self {
+        self.private = true;
         self
     }
 

@@ -1,0 +1,133 @@
+//! `proxmox` and `placement`.
+
+use ichor_model::{At, HostName, MachineName, Size, desired::Arch};
+use schemars::JsonSchema;
+
+use crate::{
+    read::{Map, Read, Reader, record},
+    values::{Factor, FilePath, Fingerprint, Int, Secret, Strategy, Url},
+    yaml::{Kind, Node},
+};
+
+record! {
+    /// How Proxmox is reached, and what it offers.
+    Proxmox {
+        /// The API's address: `https://HOST:8006`.
+        endpoint: Url,
+        /// Where the API token (`user@realm!name=secret`) is found.
+        token: Secret,
+        /// How the server's certificate is checked. Absent: system roots, then trust on first use.
+        tls: Tls,
+        /// A way into networks that are not reachable directly: `ssh://user@host`, `socks5://host:port`, `http://host:port`.
+        jump: Url,
+        /// The resource pool of all VMs.
+        pool: String,
+        /// The hosts to use, with budgets and zones. Absent: all hosts that are online.
+        hosts: Hosts,
+        /// Which storage holds what.
+        storage: Storage,
+    }
+}
+
+record! {
+    /// How the server's certificate is checked.
+    Tls {
+        /// By the SHA-256 fingerprint of the certificate.
+        sha256: Fingerprint,
+        /// By a CA file.
+        ca: FilePath,
+        /// Not at all. Named in the output of every run.
+        insecure: bool,
+    }
+}
+
+/// The hosts to use: a list of names, or a map with what each offers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Hosts(pub Map<HostName, Host>);
+
+impl Read for Hosts {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match &node.kind {
+            Kind::List(items) => {
+                let names = items
+                    .iter()
+                    .filter_map(|item| HostName::read(item, reader).map(|name| (name, item.span)));
+                let hosts = names.map(|(name, span)| (At::new(name, span), At::new(Host::default(), span)));
+                Some(Self(Map(hosts.collect())))
+            }
+            _ => Map::read(node, reader).map(Self),
+        }
+    }
+
+    fn over(self, below: Self) -> Self {
+        Self(self.0.over(below.0))
+    }
+}
+
+impl JsonSchema for Hosts {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Hosts".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let names = generator.subschema_for::<Vec<HostName>>();
+        let map = generator.subschema_for::<Map<HostName, Host>>();
+        schemars::json_schema!({ "anyOf": [names, map] })
+    }
+}
+
+record! {
+    /// A Proxmox host: what it gives to this cluster, and what is different about it.
+    Host {
+        /// Virtual processors this cluster may use. Absent: live capacity.
+        cpu: Int<1, 100_000>,
+        /// Memory this cluster may use. Absent: live capacity.
+        memory: Size,
+        /// A rack, room or power feed that fails as one.
+        zone: String,
+        /// Its processor architecture.
+        arch: Arch,
+        /// The bridge to use on this host in place of `network.bridge`.
+        bridge: String,
+        /// Storages to use on this host in place of `proxmox.storage`.
+        storage: Storage,
+    }
+}
+
+record! {
+    /// Which storage holds what.
+    Storage {
+        /// VM disks.
+        disks: String,
+        /// Downloaded images and ISOs.
+        images: String,
+        /// Template VMs. Absent: as `disks`.
+        templates: String,
+        /// Cloud-init drives. Absent: as `disks`.
+        cloudinit: String,
+        /// Snippets.
+        snippets: String,
+    }
+}
+
+record! {
+    /// How machines are spread over hosts.
+    Placement {
+        /// `spread` evens out, `pack` fills up, `pin` leaves every choice to the inventory.
+        strategy: Strategy,
+        /// How many times over processors and memory may be given out.
+        overcommit: Overcommit,
+        /// Machines that go to a certain host.
+        pin: Map<MachineName, HostName>,
+    }
+}
+
+record! {
+    /// How many times over a resource may be given out.
+    Overcommit {
+        /// Processors.
+        cpu: Factor,
+        /// Memory.
+        memory: Factor,
+    }
+}

@@ -1,0 +1,238 @@
+//! From files to an inventory: shared defaults below, the files of a directory side by side.
+
+use ichor_model::{Code, Finding, Findings, SourceId, Span};
+
+use crate::{
+    inventory::Inventory,
+    read::{Read, Reader},
+    yaml::{self, Key, Kind, Node},
+};
+
+/// The files that were read, for findings to point into.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    files: Vec<SourceFile>,
+}
+
+/// One file: how it is shown, and its content.
+#[derive(Debug, Clone)]
+pub struct SourceFile {
+    /// The path as it is shown to the user.
+    pub path: String,
+    /// The content.
+    pub bytes: Vec<u8>,
+}
+
+/// A place for people: line and column, both from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+impl Sources {
+    /// Adds a file.
+    pub fn add(&mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> SourceId {
+        self.files.push(SourceFile { path: path.into(), bytes: bytes.into() });
+        SourceId(u16::try_from(self.files.len() - 1).unwrap_or(u16::MAX))
+    }
+
+    /// Returns a file.
+    pub fn get(&self, source: SourceId) -> Option<&SourceFile> {
+        self.files.get(usize::from(source.0))
+    }
+
+    /// Returns the line and column where a span begins.
+    pub fn place(&self, span: Span) -> Option<Place> {
+        let bytes = &self.get(span.source)?.bytes;
+        let before = &bytes[..bytes.len().min(span.start as usize)];
+        let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
+        let column =
+            String::from_utf8_lossy(&before[line_start..]).trim_start_matches('\u{feff}').chars().count();
+        Some(Place { line: before.iter().filter(|b| **b == b'\n').count() + 1, column: column + 1 })
+    }
+}
+
+/// The files of one inventory, weakest first.
+#[derive(Debug, Clone, Default)]
+pub struct Layers {
+    /// Shared defaults, the outermost first.
+    pub defaults: Vec<SourceId>,
+    /// The inventory itself: one file, or `cluster.yaml` and `nodes.yaml`.
+    pub files: Vec<SourceId>,
+}
+
+/// Reads one inventory and reports everything that is wrong with it.
+///
+/// `None` means that nothing sensible could be read. An inventory that is returned together with
+/// errors lacks the values that could not be read, so that the rest can still be checked.
+pub fn load(sources: &Sources, layers: &Layers, findings: &mut Findings) -> Option<Inventory> {
+    let mut tree: Option<Node> = None;
+    for source in &layers.defaults {
+        tree = lay_over(parse(sources, *source, findings), tree);
+    }
+    let mut own: Option<Node> = None;
+    for source in &layers.files {
+        own = join(own, parse(sources, *source, findings), findings);
+    }
+    if own.is_none() {
+        let at = layers.files.first().map(|source| Span { source: *source, start: 0, end: 0 });
+        if !findings.has_errors() {
+            findings.push(
+                Finding::error(Code::EMPTY, at, "the inventory is empty")
+                    .remedy("start from the example in the README"),
+            );
+        }
+        return None;
+    }
+    let tree = lay_over(own, tree)?;
+    let mut reader = Reader::default();
+    let inventory = Inventory::read(&tree, &mut reader);
+    findings.extend(reader.findings);
+    inventory
+}
+
+fn parse(sources: &Sources, source: SourceId, findings: &mut Findings) -> Option<Node> {
+    let node = yaml::parse(source, &sources.get(source)?.bytes, findings)?;
+    (node.kind != Kind::Null).then_some(node)
+}
+
+/// Lays one tree over another: maps join, everything else hides what is below.
+fn lay_over(above: Option<Node>, below: Option<Node>) -> Option<Node> {
+    match (above, below) {
+        (Some(above), Some(below)) => Some(lay_node(above, below)),
+        (above, below) => above.or(below),
+    }
+}
+
+fn lay_node(above: Node, below: Node) -> Node {
+    match (above.kind, below.kind) {
+        (Kind::Map(top), Kind::Map(bottom)) => {
+            Node { span: above.span, kind: Kind::Map(lay_entries(top, bottom)) }
+        }
+        (kind, _) => Node { span: above.span, kind },
+    }
+}
+
+fn lay_entries(top: Vec<(Key, Node)>, bottom: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
+    let mut joined: Vec<(Key, Option<Node>)> =
+        bottom.into_iter().map(|(key, node)| (key, Some(node))).collect();
+    let index: std::collections::BTreeMap<String, usize> =
+        joined.iter().enumerate().map(|(i, (key, _))| (key.text.clone(), i)).collect();
+    for (key, node) in top {
+        match index.get(&key.text) {
+            Some(i) => {
+                let (old_key, old) = &mut joined[*i];
+                *old = lay_over(Some(node), old.take());
+                *old_key = key;
+            }
+            None => joined.push((key, Some(node))),
+        }
+    }
+    joined.into_iter().filter_map(|(key, node)| node.map(|node| (key, node))).collect()
+}
+
+/// Joins the files of a directory: each section may stand in one of them.
+fn join(first: Option<Node>, second: Option<Node>, findings: &mut Findings) -> Option<Node> {
+    let (first, second) = match (first, second) {
+        (Some(first), Some(second)) => (first, second),
+        (first, second) => return first.or(second),
+    };
+    let (Kind::Map(mut entries), Kind::Map(more)) = (first.kind, second.kind) else {
+        findings.push(
+            Finding::error(
+                Code::WRONG_TYPE,
+                second.span,
+                "an inventory file holds something other than a map",
+            )
+            .remedy("begin with keys such as `cluster:` and `machines:`"),
+        );
+        return None;
+    };
+    for (key, node) in more {
+        match entries.iter().find(|(k, _)| k.text == key.text) {
+            Some((other, _)) => findings.push(
+                Finding::error(
+                    Code::TWO_FILES,
+                    key.span,
+                    format!("`{}` is written in two files", yaml::show(&key.text)),
+                )
+                .see(other.span, "also written here")
+                .remedy("keep it in one of them; what clusters share belongs in `defaults.yaml`"),
+            ),
+            None => entries.push((key, node)),
+        }
+    }
+    Some(Node { span: first.span, kind: Kind::Map(entries) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load_text(defaults: &[&str], files: &[&str]) -> (Option<Inventory>, Vec<String>) {
+        let mut sources = Sources::default();
+        let layers = Layers {
+            defaults: defaults.iter().map(|text| sources.add("defaults.yaml", *text)).collect(),
+            files: files.iter().map(|text| sources.add("cluster.yaml", *text)).collect(),
+        };
+        let mut findings = Findings::new();
+        let inventory = load(&sources, &layers, &mut findings);
+        (inventory, findings.iter().map(|finding| format!("{} {}", finding.code, finding.message)).collect())
+    }
+
+    #[test]
+    fn an_inventory_wins_over_shared_defaults() {
+        let (inventory, findings) = load_text(
+            &["network: {bridge: vmbr0, vlan: 10}\nos: {time_servers: [a, b]}\n"],
+            &["network: {bridge: vmbr1}\nos: {time_servers: [c]}\n"],
+        );
+        assert!(findings.is_empty(), "{findings:?}");
+        let inventory = inventory.expect("inventory");
+        let network = inventory.network.expect("network").value;
+        assert_eq!(network.bridge.expect("bridge").value, "vmbr1");
+        assert_eq!(network.vlan.expect("vlan").value.0, 10);
+        assert_eq!(inventory.os.expect("os").time_servers.as_ref().expect("servers").len(), 1);
+    }
+
+    #[test]
+    fn nothing_lifts_a_default() {
+        let (inventory, _) = load_text(&["network: {vlan: 10}\n"], &["network: {vlan: ~}\n"]);
+        assert_eq!(inventory.expect("inventory").network.expect("network").vlan, None);
+    }
+
+    #[test]
+    fn files_of_a_directory_share_no_section() {
+        let (inventory, findings) =
+            load_text(&[], &["cluster: {name: a}\n", "machines: {}\ncluster: {name: b}\n"]);
+        assert!(inventory.is_some());
+        assert_eq!(findings, ["ICH-1016 `cluster` is written in two files"]);
+    }
+
+    #[test]
+    fn an_empty_file_is_said_to_be_empty() {
+        for text in ["", "\n# only a comment\n", "---\n", "~"] {
+            let (inventory, findings) = load_text(&[], &[text]);
+            assert!(inventory.is_none());
+            assert_eq!(findings, ["ICH-1001 the inventory is empty"], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_reported_at_once() {
+        let text = "clustr: {}\nnetwork: {vlna: 3, mtu: many, firewall: yes}\nmachines: {cp: {memory: 8, vmid: 0400}}\n";
+        let (_, findings) = load_text(&[], &[text]);
+        let codes: Vec<&str> = findings.iter().map(|finding| &finding[..8]).collect();
+        assert_eq!(codes, ["ICH-1101", "ICH-1101", "ICH-1105", "ICH-1104", "ICH-1112", "ICH-1108"]);
+    }
+
+    #[test]
+    fn places_count_characters_from_one() {
+        let mut sources = Sources::default();
+        let source = sources.add("x", "a: 1\né: 2\n");
+        let span = Span { source, start: 9, end: 10 };
+        assert_eq!(sources.place(span), Some(Place { line: 2, column: 4 }));
+    }
+}

@@ -1,0 +1,338 @@
+//! From a tree to types, without stopping at the first mistake.
+//!
+//! A type that can be read implements [`Read`]. Records, which are maps with known keys, are made
+//! by `record!`: each field is optional and keeps its place, unknown keys become findings, and a
+//! record can be laid over another one, field by field.
+
+use std::str::FromStr;
+
+use ichor_model::{At, Code, Finding, Findings, Problem, Span};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::{
+    suggest::nearest,
+    yaml::{Key, Kind, Node, show},
+};
+
+/// Collects findings while a tree is read.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// What was found so far.
+    pub findings: Findings,
+}
+
+/// A type that can be read from a tree.
+pub trait Read: Sized {
+    /// Reads the value, or reports why it cannot be read.
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self>;
+
+    /// Lays this value over another one. A plain value hides the one below; records and maps join.
+    #[must_use]
+    fn over(self, _below: Self) -> Self {
+        self
+    }
+}
+
+/// Lays one optional value over another.
+pub fn over<T: Read>(above: Option<At<T>>, below: Option<At<T>>) -> Option<At<T>> {
+    match (above, below) {
+        (Some(above), Some(below)) => Some(At::new(above.value.over(below.value), above.span)),
+        (above, below) => above.or(below),
+    }
+}
+
+impl Reader {
+    /// Reports a value of the wrong kind.
+    pub fn wrong_kind(&mut self, node: &Node, wanted: &str) {
+        self.findings.push(
+            Finding::error(Code::WRONG_TYPE, node.span, format!("{} stands here", node.kind_word()))
+                .remedy(format!("write {wanted}")),
+        );
+    }
+
+    /// Reports text that is not what it should be.
+    pub fn problem(&mut self, code: Code, span: Span, text: &str, problem: Problem) {
+        self.findings.push(
+            Finding::error(code, span, format!("`{}` {}", show(text), problem.message))
+                .remedy(problem.remedy),
+        );
+    }
+
+    /// Returns the text of a single value.
+    pub fn scalar<'n>(&mut self, node: &'n Node, wanted: &str) -> Option<(&'n str, bool)> {
+        match &node.kind {
+            Kind::Scalar { text, plain } => Some((text, *plain)),
+            _ => {
+                self.wrong_kind(node, wanted);
+                None
+            }
+        }
+    }
+
+    /// Reads a value by its `FromStr`.
+    pub fn parse<T: FromStr<Err = Problem>>(&mut self, node: &Node, code: Code, wanted: &str) -> Option<T> {
+        let (text, _) = self.scalar(node, wanted)?;
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(problem) => {
+                self.problem(code, node.span, text, problem);
+                None
+            }
+        }
+    }
+
+    /// Reads one of several words.
+    pub fn choice<T: Copy>(&mut self, node: &Node, choices: &[(&'static str, T)]) -> Option<T> {
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        let (text, _) = self.scalar(node, &format!("one of {list}"))?;
+        if let Some((_, value)) = choices.iter().find(|(word, _)| *word == text) {
+            return Some(*value);
+        }
+        let remedy = nearest(text, &words).map_or_else(
+            || format!("write one of {list}"),
+            |word| format!("did you mean `{word}`? ({list})"),
+        );
+        self.findings.push(
+            Finding::error(Code::BAD_CHOICE, node.span, format!("`{}` is not a choice here", show(text)))
+                .remedy(remedy),
+        );
+        None
+    }
+
+    /// Opens a map whose keys are known, and reports the others.
+    pub fn fields<'n>(&mut self, node: &'n Node, known: &[&str]) -> Option<Fields<'n>> {
+        let entries = match &node.kind {
+            Kind::Map(entries) => entries,
+            Kind::Null => return Some(Fields { entries: &[] }),
+            _ => {
+                self.wrong_kind(
+                    node,
+                    &format!("a map with keys such as `{}`", known[..known.len().min(3)].join("`, `")),
+                );
+                return None;
+            }
+        };
+        for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
+            self.unknown_key(key, known);
+        }
+        Some(Fields { entries })
+    }
+
+    fn unknown_key(&mut self, key: &Key, known: &[&str]) {
+        let remedy = match nearest(&key.text, known) {
+            Some(word) => format!("did you mean `{word}`?"),
+            None => match crate::schema::home_of(&key.text) {
+                Some(home) => format!("`{}` is a key of `{home}`", key.text),
+                None => format!("the keys here are {}", list(known)),
+            },
+        };
+        self.findings.push(
+            Finding::error(Code::UNKNOWN_KEY, key.span, format!("`{}` is not a key here", show(&key.text)))
+                .remedy(remedy),
+        );
+    }
+}
+
+fn list(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The entries of a map whose keys are known.
+#[derive(Debug, Clone, Copy)]
+pub struct Fields<'n> {
+    entries: &'n [(Key, Node)],
+}
+
+impl<'n> Fields<'n> {
+    /// Returns the value of a key as it stands in the tree; nothing at all counts as absent.
+    pub fn node(&self, key: &str) -> Option<&'n Node> {
+        let (_, node) = self.entries.iter().find(|(k, _)| k.text == key)?;
+        (node.kind != Kind::Null).then_some(node)
+    }
+
+    /// Reads the value of a key with its place.
+    pub fn take<T: Read>(&self, reader: &mut Reader, key: &str) -> Option<At<T>> {
+        let node = self.node(key)?;
+        T::read(node, reader).map(|value| At::new(value, node.span))
+    }
+}
+
+/// Defines a record: a map with known keys, every one of them optional.
+macro_rules! record {
+    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema)]
+        #[schemars(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$field_meta])* pub $field: Option<ichor_model::At<$type>>,)*
+        }
+
+        impl $name {
+            /// The keys of this record.
+            pub const KEYS: &'static [&'static str] = &[$(stringify!($field)),*];
+
+            /// Reads the record from a map that has been opened.
+            pub fn from_fields(fields: $crate::read::Fields<'_>, reader: &mut $crate::read::Reader) -> Self {
+                Self { $($field: fields.take(reader, stringify!($field)),)* }
+            }
+        }
+
+        impl $crate::read::Read for $name {
+            fn read(node: &$crate::yaml::Node, reader: &mut $crate::read::Reader) -> Option<Self> {
+                reader.fields(node, Self::KEYS).map(|fields| Self::from_fields(fields, reader))
+            }
+
+            fn over(self, below: Self) -> Self {
+                Self { $($field: $crate::read::over(self.$field, below.$field),)* }
+            }
+        }
+    };
+}
+pub(crate) use record;
+
+/// Implements [`Read`] for a type by its `FromStr`.
+macro_rules! parsed {
+    ($($type:ty, $code:ident, $wanted:literal;)*) => {
+        $(impl $crate::read::Read for $type {
+            fn read(node: &$crate::yaml::Node, reader: &mut $crate::read::Reader) -> Option<Self> {
+                reader.parse(node, ichor_model::Code::$code, $wanted)
+            }
+        })*
+    };
+}
+pub(crate) use parsed;
+
+/// Implements [`Read`] for an enum by its words.
+macro_rules! words {
+    ($($type:ty { $($word:literal => $variant:ident,)* })*) => {
+        $(impl $crate::read::Read for $type {
+            fn read(node: &$crate::yaml::Node, reader: &mut $crate::read::Reader) -> Option<Self> {
+                reader.choice(node, &[$(($word, Self::$variant)),*])
+            }
+        })*
+    };
+}
+pub(crate) use words;
+
+impl<T: Read> Read for Vec<At<T>> {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match &node.kind {
+            Kind::List(items) => Some(
+                items
+                    .iter()
+                    .filter_map(|item| T::read(item, reader).map(|value| At::new(value, item.span)))
+                    .collect(),
+            ),
+            _ => {
+                reader.wrong_kind(node, "a list, as in `[a, b]`");
+                None
+            }
+        }
+    }
+}
+
+/// One value, or a list of them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OneOrMany<T>(pub Vec<At<T>>);
+
+impl<T: Read> Read for OneOrMany<T> {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match &node.kind {
+            Kind::List(_) => Vec::read(node, reader).map(Self),
+            _ => T::read(node, reader).map(|value| Self(vec![At::new(value, node.span)])),
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("OneOrMany_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let item = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [item, { "type": "array", "items": item }] })
+    }
+}
+
+/// A map whose keys the user chooses, in the order of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Map<K, V>(pub Vec<(At<K>, At<V>)>);
+
+impl<K, V> Default for Map<K, V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K: FromKey, V: Read> Read for Map<K, V> {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let Kind::Map(entries) = &node.kind else {
+            reader.wrong_kind(node, "a map, as in `{name: value}`");
+            return None;
+        };
+        let mut map = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let name = K::from_key(key, reader);
+            let value = V::read(value, reader).map(|read| At::new(read, value.span));
+            if let (Some(name), Some(value)) = (name, value) {
+                map.push((At::new(name, key.span), value));
+            }
+        }
+        Some(Self(map))
+    }
+
+    fn over(self, below: Self) -> Self {
+        let Self(mut joined) = below;
+        for (key, value) in self.0 {
+            match joined.iter().position(|(k, _)| k.value == key.value) {
+                Some(i) => {
+                    let (_, below) = joined.remove(i);
+                    joined.insert(i, (key, At::new(value.value.over(below.value), value.span)));
+                }
+                None => joined.push((key, value)),
+            }
+        }
+        Self(joined)
+    }
+}
+
+impl<K: JsonSchema, V: JsonSchema> JsonSchema for Map<K, V> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("Map_of_{}", V::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let keys = generator.subschema_for::<K>();
+        let values = generator.subschema_for::<V>();
+        json_schema!({ "type": "object", "propertyNames": keys, "additionalProperties": values })
+    }
+}
+
+/// A type that can be the key of a [`Map`].
+pub trait FromKey: Sized + PartialEq + Clone {
+    /// Reads the key, or reports why it cannot be read.
+    fn from_key(key: &Key, reader: &mut Reader) -> Option<Self>;
+}
+
+/// Implements [`FromKey`] through [`Read`], as if the key were a value.
+macro_rules! keys {
+    ($($type:ty),*) => {
+        $(impl $crate::read::FromKey for $type {
+            fn from_key(key: &$crate::yaml::Key, reader: &mut $crate::read::Reader) -> Option<Self> {
+                let kind = $crate::yaml::Kind::Scalar { text: key.text.clone(), plain: false };
+                <$type as $crate::read::Read>::read(&$crate::yaml::Node { span: key.span, kind }, reader)
+            }
+        })*
+    };
+}
+pub(crate) use keys;

@@ -1,0 +1,35 @@
+//! The JSON Schema of inventories, for editors.
+
+use serde_json::Value;
+
+use crate::inventory::{
+    Boot, Cluster, Endpoint, Image, Inventory, Machine, Network, Os, Placement, Proxmox, Storage,
+};
+
+/// Returns the JSON Schema of an inventory, made from the types that read it.
+pub fn json_schema() -> Value {
+    let mut schema = schemars::schema_for!(Inventory).to_value();
+    if let Value::Object(object) = &mut schema {
+        object.insert("title".into(), "ichor inventory".into());
+        let files = "One cluster, or a part of it: in a directory, `cluster.yaml`, `nodes.yaml` and `defaults.yaml` share this schema.";
+        object.insert("$comment".into(), files.into());
+    }
+    schema
+}
+
+/// Returns the section that a misplaced key belongs to.
+pub fn home_of(key: &str) -> Option<&'static str> {
+    const HOMES: &[(&str, &[&str])] = &[
+        ("cluster", Cluster::KEYS),
+        ("cluster.endpoint", Endpoint::KEYS),
+        ("proxmox", Proxmox::KEYS),
+        ("placement", Placement::KEYS),
+        ("network", Network::KEYS),
+        ("image", Image::KEYS),
+        ("boot", Boot::KEYS),
+        ("os", Os::KEYS),
+        ("proxmox.storage", Storage::KEYS),
+        ("machines.NAME", Machine::KEYS),
+    ];
+    HOMES.iter().find(|(_, keys)| keys.contains(&key)).map(|(home, _)| *home)
+}
