@@ -254,7 +254,7 @@ catalogue! {
     1605 UNVERIFIED "machines are trusted by network alone":
         "With `verify: network` a machine config, with the cluster's secrets, goes to whoever answers at the address. Use it only where nobody else can answer.";
     1606 ARCH "architectures do not fit together":
-        "A machine needs a host of its own architecture. Secure-boot images, `i440fx` and `seabios` are amd64 only.";
+        "A machine needs a host of its own architecture. `q35`, `i440fx`, `seabios` and secure boot are amd64 only; 64-bit Arm guests have `machine: virt` and `bios: ovmf`.";
 
     1701 NO_FIT "a machine fits on no host":
         "Capacity is checked before anything is created: processors and memory of each host, times `placement.overcommit`, less what foreign VMs and other machines use.";
@@ -264,8 +264,6 @@ catalogue! {
         "`placement.pin` maps machine names to hosts.";
     1704 UNPINNED "strategy `pin` leaves a machine without a host":
         "With `strategy: pin` every machine is placed by hand. Use `spread` to pin some and let the others be placed.";
-    1705 NO_BUDGET "capacity is not checked":
-        "A host without `cpu` and `memory` is taken to be large enough while planning offline. The live plan asks Proxmox.";
     1706 SHARED_FATE "control planes share a host":
         "There are fewer hosts with room than control planes, so one host failure may take several. Quorum needs more than half.";
     1707 HOST_OFFLINE "a host is offline":

@@ -22,6 +22,9 @@ pub struct Desired {
     pub cluster: Cluster,
     /// How Proxmox is reached.
     pub proxmox: Proxmox,
+    /// The hosts machines may run on, with what they give; empty when only the live Proxmox knows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<Host>,
     /// Networks of the cluster.
     pub network: Network,
     /// Operating-system settings of every machine.
@@ -269,6 +272,44 @@ pub struct Proxmox {
     /// The resource pool of all VMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// Which storage holds what, on hosts that do not say otherwise.
+    pub storage: Storage,
+}
+
+/// Which storage holds what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Storage {
+    /// VM disks.
+    pub disks: String,
+    /// Downloaded images and ISOs.
+    pub images: String,
+    /// Template VMs.
+    pub templates: String,
+    /// Cloud-init drives.
+    pub cloudinit: String,
+    /// Snippets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snippets: Option<String>,
+}
+
+/// A host and what it gives to this cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Host {
+    /// Its name.
+    pub name: HostName,
+    /// What fails together with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Its processor architecture.
+    pub arch: Arch,
+    /// Virtual processors it can give, overcommit included; absent when nobody knows yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Memory it can give, overcommit included; absent when nobody knows yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
+    /// Which storage holds what on it.
+    pub storage: Storage,
 }
 
 /// How a server's certificate is checked.
@@ -631,6 +672,9 @@ pub struct Disk {
     /// Where Talos mounts it, for disks beside the system disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mount: Option<String>,
+    /// Its filesystem, when it is mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filesystem: Option<String>,
     /// Its options.
     #[serde(flatten)]
     pub options: DiskOptions,
@@ -745,6 +789,8 @@ pub enum Board {
     Q35,
     /// The old chipset.
     I440fx,
+    /// The board of 64-bit Arm guests.
+    Virt,
 }
 
 /// The firmware.

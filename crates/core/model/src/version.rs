@@ -87,6 +87,11 @@ macro_rules! version {
                 Self(semver::Version::new(major, minor, patch))
             }
 
+            /// Whether this is an alpha, beta or rc.
+            pub fn is_prerelease(&self) -> bool {
+                !self.0.pre.is_empty()
+            }
+
             /// Returns the first two numbers.
             pub const fn minor(&self) -> Minor {
                 Minor::new(self.0.major, self.0.minor)

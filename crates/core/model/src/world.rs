@@ -2,6 +2,8 @@
 //!
 //! Offline it is empty, or read from a file; later it is filled from the live Proxmox.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{HostName, MacAddress, MachineName, Size, VmId, desired::Arch};
@@ -49,6 +51,9 @@ pub struct SeenMachine {
     /// Its generation, read from its stamp.
     #[serde(default = "one")]
     pub generation: u32,
+    /// The fixed addresses it was given, kept while the inventory leaves the choice.
+    #[serde(default)]
+    pub addresses: Vec<IpAddr>,
 }
 
 /// A VM that is not ours.

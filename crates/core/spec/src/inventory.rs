@@ -10,7 +10,10 @@ mod proxmox;
 
 use ichor_model::{ClusterName, KubernetesVersion, Minor, TalosVersion, VmId, desired as d};
 
-pub use addons::{Addon, AddonChoice, Addons, Chart, Csi, Git, Gitops, LoadBalancer, Manifest, StorageClass};
+pub use addons::{
+    Addon, AddonChoice, AddonSettings, Addons, Chart, Csi, CsiSettings, Git, Gitops, LoadBalancer,
+    LoadBalancerSettings, Manifest, StorageClass,
+};
 pub use machine::{DiskShape, ExtraDisk, Machine, Pci, Roles, Startup, SystemDisk};
 pub use network::{MachineNetwork, Network, Nic, Route};
 pub use proxmox::{Host, Hosts, Overcommit, Placement, Proxmox, Storage, Tls};

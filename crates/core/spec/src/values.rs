@@ -47,7 +47,7 @@ parsed! {
 words! {
     Role { "control-plane" => ControlPlane, "worker" => Worker, }
     Arch { "amd64" => Amd64, "arm64" => Arm64, }
-    Board { "q35" => Q35, "i440fx" => I440fx, }
+    Board { "q35" => Q35, "i440fx" => I440fx, "virt" => Virt, }
     Bios { "ovmf" => Ovmf, "seabios" => Seabios, }
     ImageSource { "disk" => Disk, "template" => Template, "iso" => Iso, }
     CloneKind { "full" => Full, "linked" => Linked, }

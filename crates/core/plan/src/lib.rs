@@ -1,0 +1,3 @@
+//! Decides. Pure and deterministic: the same inventory and the same world give the same cluster.
+
+pub mod placement;
