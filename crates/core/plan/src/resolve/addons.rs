@@ -1,0 +1,370 @@
+//! Add-ons and operating-system settings: taken over, and checked against each other.
+
+use std::collections::BTreeMap;
+
+use ichor_model::{
+    At, Code, Finding,
+    desired::{self as d, Addon, ManifestContent, Setting},
+};
+use ichor_spec::{
+    inventory::{self as spec, Addons, ExtensionService, Manifest, Os, Registry},
+    values::TextOrSecret,
+};
+use serde_json::{Value, json};
+
+use super::{Context, cluster::values};
+
+/// Programs that a choice may name.
+const CHOICES: &[(&str, &[&str])] = &[
+    ("cni", &["cilium", "flannel", "none"]),
+    ("monitoring", &["kube-prometheus-stack", "victoria-metrics"]),
+    ("logs", &["loki"]),
+    ("ingress", &["traefik", "ingress-nginx"]),
+    ("load_balancer", &["metallb", "cilium"]),
+];
+
+/// Returns the add-ons by name. The pod network is always among them.
+pub fn addons(cx: &mut Context<'_>, written: Option<&At<Addons>>) -> BTreeMap<String, Addon> {
+    let written = written.map(|at| at.value.clone()).unwrap_or_default();
+    let mut addons = BTreeMap::new();
+    switches(&written, &mut addons);
+    choices(cx, &written, &mut addons);
+    if let Some(settings) = written.csi.as_ref().and_then(|csi| csi.settings()) {
+        addons.insert("csi".into(), csi(cx, &settings));
+    }
+    if let Some(gitops) = &written.gitops {
+        addons.extend(self::gitops(cx, gitops).map(|addon| ("gitops".into(), addon)));
+    }
+    for chart in written.charts.iter().flat_map(|charts| &charts.value) {
+        addons.extend(self::chart(cx, chart));
+    }
+    for item in written.manifests.iter().flat_map(|manifests| &manifests.value) {
+        if let Some(manifest) = manifest(cx, item) {
+            let settings = BTreeMap::from([("manifest".to_owned(), to_value(&manifest))]);
+            addons.insert(format!("manifest/{}", manifest.name), Addon { settings, ..Addon::default() });
+        }
+    }
+    check_together(cx, &written, &addons);
+    addons
+}
+
+/// Our own types always serialise.
+fn to_value<T: serde::Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+fn text(at: Option<&At<String>>) -> Option<String> {
+    at.map(|at| at.value.clone())
+}
+
+fn switches(written: &Addons, addons: &mut BTreeMap<String, Addon>) {
+    let switches = [
+        ("ccm", &written.ccm),
+        ("gateway_api", &written.gateway_api),
+        ("kubelet_cert_approver", &written.kubelet_cert_approver),
+        ("metrics_server", &written.metrics_server),
+        ("prometheus_crds", &written.prometheus_crds),
+        ("cert_manager", &written.cert_manager),
+        ("longhorn", &written.longhorn),
+    ];
+    for (name, switch) in switches {
+        if let Some(settings) = switch.as_ref().and_then(|switch| switch.settings()) {
+            let addon = Addon {
+                version: text(settings.version.as_ref()),
+                values_file: settings.values_file.as_ref().map(|file| file.value.0.clone()),
+                values: settings.values.as_ref().map(|values| values.value.0.clone()),
+                ..Addon::default()
+            };
+            addons.insert(name.into(), addon);
+        }
+    }
+}
+
+fn choices(cx: &mut Context<'_>, written: &Addons, addons: &mut BTreeMap<String, Addon>) {
+    let choices = [
+        ("cni", &written.cni),
+        ("monitoring", &written.monitoring),
+        ("logs", &written.logs),
+        ("ingress", &written.ingress),
+    ];
+    for (key, choice) in choices {
+        let Some(choice) = choice else { continue };
+        check_choice(cx, key, &choice.name);
+        let addon = Addon {
+            choice: Some(choice.name.value.clone()),
+            version: text(choice.settings.version.as_ref()),
+            values_file: choice.settings.values_file.as_ref().map(|file| file.value.0.clone()),
+            values: choice.settings.values.as_ref().map(|values| values.value.0.clone()),
+            settings: BTreeMap::new(),
+        };
+        addons.insert(key.into(), addon);
+    }
+    addons
+        .entry("cni".into())
+        .or_insert_with(|| Addon { choice: Some("flannel".into()), ..Addon::default() });
+    if let Some(balancer) = &written.load_balancer {
+        let settings = balancer.settings(balancer.span);
+        let Some(kind) = settings.kind else {
+            cx.missing(
+                Some(balancer.span),
+                "addons.load_balancer.kind",
+                "add `kind: metallb` or `kind: cilium`",
+            );
+            return;
+        };
+        check_choice(cx, "load_balancer", &kind);
+        let pools = BTreeMap::from([("pools".to_owned(), json!(values(settings.pools.as_ref())))]);
+        let addon = Addon {
+            choice: Some(kind.value),
+            version: text(settings.version.as_ref()),
+            values: settings.values.map(|values| values.value.0),
+            settings: pools,
+            values_file: None,
+        };
+        addons.insert("load_balancer".into(), addon);
+    }
+}
+
+fn check_choice(cx: &mut Context<'_>, key: &str, name: &At<String>) {
+    let allowed = CHOICES.iter().find(|(choice, _)| *choice == key).map_or(&[][..], |(_, names)| names);
+    if !allowed.contains(&name.value.as_str()) {
+        cx.findings.push(
+            Finding::error(
+                Code::BAD_CHOICE,
+                name.span,
+                format!("`{}` is not a choice for `{key}`", ichor_spec::yaml::show(name)),
+            )
+            .remedy(format!("write one of {}", super::words(allowed))),
+        );
+    }
+}
+
+fn csi(cx: &mut Context<'_>, settings: &spec::CsiSettings) -> Addon {
+    let mut classes = Vec::new();
+    for class in settings.storage_classes.iter().flat_map(|classes| &classes.value) {
+        let (Some(name), Some(storage)) = (&class.name, &class.storage) else {
+            cx.missing(
+                Some(class.span),
+                "name` or `storage",
+                "write both: `{name: proxmox, storage: local-lvm}`",
+            );
+            continue;
+        };
+        classes.push(json!({
+            "name": name.value,
+            "storage": storage.value,
+            "filesystem": class.filesystem.map_or("ext4", |filesystem| filesystem.word()),
+            "default": class.default.is_some_and(|at| at.value),
+            "retain": class.retain.is_some_and(|at| at.value),
+        }));
+    }
+    let own = (!classes.is_empty()).then(|| ("storage_classes".to_owned(), Value::Array(classes)));
+    Addon {
+        choice: None,
+        version: text(settings.version.as_ref()),
+        values_file: settings.values_file.as_ref().map(|file| file.value.0.clone()),
+        values: settings.values.as_ref().map(|values| values.value.0.clone()),
+        settings: own.into_iter().collect(),
+    }
+}
+
+fn gitops(cx: &mut Context<'_>, gitops: &At<spec::Gitops>) -> Option<Addon> {
+    let (choice, git) = match (&gitops.flux, &gitops.argocd) {
+        (Some(_), Some(argocd)) => {
+            cx.findings.push(
+                Finding::error(
+                    Code::ADDON_CONFLICT,
+                    argocd.span,
+                    "Flux and Argo CD would both own the cluster",
+                )
+                .remedy("keep one of them"),
+            );
+            return None;
+        }
+        (Some(flux), None) => ("flux", flux),
+        (None, Some(argocd)) => ("argocd", argocd),
+        (None, None) => {
+            cx.missing(Some(gitops.span), "flux` or `argocd", "write `gitops: {flux: {url: ...}}`");
+            return None;
+        }
+    };
+    let secret = |at: &Option<At<ichor_spec::values::Secret>>| at.as_ref().map(|at| to_value(&at.value.0));
+    let settings = [
+        ("url", git.url.as_ref().map(|url| json!(url.text))),
+        ("branch", git.branch.as_ref().map(|at| json!(at.value))),
+        ("path", git.path.as_ref().map(|at| json!(at.value))),
+        ("username", git.username.as_ref().map(|at| json!(at.value))),
+        ("password", secret(&git.password)),
+        ("ssh_key", secret(&git.ssh_key)),
+        ("sops_key", secret(&git.sops_key)),
+    ];
+    Some(Addon {
+        choice: Some(choice.into()),
+        version: text(git.version.as_ref()),
+        values_file: None,
+        values: git.values.as_ref().map(|values| values.value.0.clone()),
+        settings: settings.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect(),
+    })
+}
+
+fn chart(cx: &mut Context<'_>, chart: &At<spec::Chart>) -> Option<(String, Addon)> {
+    let (Some(name), Some(source)) = (&chart.name, &chart.chart) else {
+        cx.missing(
+            Some(chart.span),
+            "name` or `chart",
+            "write both: `{name: demo, chart: oci://registry.example/demo}`",
+        );
+        return None;
+    };
+    let settings = [
+        ("chart", Some(json!(source.value))),
+        ("repository", chart.repository.as_ref().map(|url| json!(url.text))),
+        ("namespace", chart.namespace.as_ref().map(|at| json!(at.value))),
+    ];
+    let addon = Addon {
+        choice: None,
+        version: text(chart.version.as_ref()),
+        values_file: chart.values_file.as_ref().map(|file| file.value.0.clone()),
+        values: chart.values.as_ref().map(|values| values.value.0.clone()),
+        settings: settings.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect(),
+    };
+    Some((format!("chart/{}", name.value), addon))
+}
+
+/// Returns a manifest with exactly one source.
+pub fn manifest(cx: &mut Context<'_>, item: &At<Manifest>) -> Option<d::Manifest> {
+    let sources = [
+        item.file.as_ref().map(|file| ManifestContent::File(file.value.0.clone())),
+        item.url.as_ref().map(|url| ManifestContent::Url(url.value.text.clone())),
+        item.inline.as_ref().map(|inline| ManifestContent::Inline(inline.value.0.clone())),
+    ];
+    let mut given = sources.into_iter().flatten();
+    match (given.next(), given.next(), &item.name) {
+        (Some(content), None, Some(name)) => Some(d::Manifest { name: name.value.clone(), content }),
+        (_, _, None) => {
+            cx.missing(Some(item.span), "name", "name the manifest");
+            None
+        }
+        _ => {
+            cx.findings.push(
+                Finding::error(Code::CONFLICTING_KEYS, item.span, "a manifest has one source")
+                    .remedy("give exactly one of `file`, `url` and `inline`"),
+            );
+            None
+        }
+    }
+}
+
+fn check_together(cx: &mut Context<'_>, written: &Addons, addons: &BTreeMap<String, Addon>) {
+    let choice = |key: &str| addons.get(key).and_then(|addon| addon.choice.as_deref());
+    if let Some(ingress) = written.ingress.as_ref().filter(|ingress| ingress.name.value == "ingress-nginx") {
+        cx.findings.push(
+            Finding::warning(
+                Code::ADDON_RETIRED,
+                ingress.name.span,
+                "ingress-nginx has had no fixes since March 2026",
+            )
+            .remedy("use `traefik`, or Cilium's own gateway"),
+        );
+    }
+    if choice("load_balancer") == Some("cilium") && choice("cni") != Some("cilium") {
+        let at = written.load_balancer.as_ref().map(|at| at.span);
+        cx.findings.push(
+            Finding::error(
+                Code::ADDON_CONFLICT,
+                at,
+                "Cilium's load balancer needs Cilium as the pod network",
+            )
+            .remedy("set `cni: cilium`, or use `metallb`"),
+        );
+    }
+    if addons.contains_key("csi") && !addons.contains_key("ccm") {
+        let at = written.csi.as_ref().map(|at| at.span);
+        cx.findings.push(
+            Finding::warning(
+                Code::ADDON_CONFLICT,
+                at,
+                "the CSI plugin needs topology labels, which the CCM sets",
+            )
+            .remedy("add `ccm: true`, or set the labels yourself"),
+        );
+    }
+}
+
+/// Returns the operating-system settings.
+pub fn os(cx: &mut Context<'_>, written: Option<&At<Os>>) -> d::Os {
+    let written = written.map(|at| at.value.clone()).unwrap_or_default();
+    let registries = written.registries.map(|map| map.value.0).unwrap_or_default();
+    let modules = written.kernel_modules.iter().flat_map(|modules| &modules.value);
+    d::Os {
+        time_servers: values(written.time_servers.as_ref()),
+        sysctls: written
+            .sysctls
+            .map(|map| map.value.0.into_iter().map(|(key, value)| (key.value, value.value.0)).collect())
+            .unwrap_or_default(),
+        kernel_modules: modules.filter_map(|module| kernel_module(cx, module)).collect(),
+        mirrors: registries
+            .iter()
+            .filter_map(|(host, registry)| Some((host.value.clone(), mirror(registry)?)))
+            .collect(),
+        registry_auth: registries
+            .iter()
+            .filter_map(|(host, registry)| Some((host.value.clone(), registry_auth(cx, registry)?)))
+            .collect(),
+        extension_services: written
+            .extension_services
+            .map(|map| {
+                map.value
+                    .0
+                    .into_iter()
+                    .map(|(name, service)| (name.value, service_settings(&service)))
+                    .collect()
+            })
+            .unwrap_or_default(),
+    }
+}
+
+fn kernel_module(cx: &mut Context<'_>, module: &At<spec::KernelModule>) -> Option<d::KernelModule> {
+    let Some(name) = &module.name else {
+        cx.missing(Some(module.span), "name", "name the kernel module: `{name: nvme_tcp}`");
+        return None;
+    };
+    Some(d::KernelModule { name: name.value.clone(), parameters: values(module.parameters.as_ref()) })
+}
+
+fn mirror(registry: &Registry) -> Option<d::Mirror> {
+    let endpoints = registry.mirrors.as_ref()?;
+    Some(d::Mirror {
+        endpoints: endpoints.0.iter().map(|url| url.value.text.clone()).collect(),
+        skip_fallback: registry.skip_fallback.is_some_and(|at| at.value),
+        override_path: registry.override_path.is_some_and(|at| at.value),
+    })
+}
+
+fn registry_auth(cx: &mut Context<'_>, registry: &At<Registry>) -> Option<d::RegistryAuth> {
+    match (&registry.username, &registry.password) {
+        (Some(username), Some(password)) => {
+            Some(d::RegistryAuth { username: username.value.clone(), password: password.value.0.clone() })
+        }
+        (None, None) => None,
+        _ => {
+            cx.missing(Some(registry.span), "username` or `password", "give both, or neither");
+            None
+        }
+    }
+}
+
+fn service_settings(service: &ExtensionService) -> d::ExtensionService {
+    let settings = |map: &Option<At<ichor_spec::read::Map<String, TextOrSecret>>>| {
+        let entries = map.iter().flat_map(|map| &map.0);
+        entries.map(|(key, value)| (key.value.clone(), setting(&value.value))).collect()
+    };
+    d::ExtensionService { environment: settings(&service.environment), files: settings(&service.files) }
+}
+
+fn setting(value: &TextOrSecret) -> Setting {
+    match value {
+        TextOrSecret::Text(text) => Setting::Text(text.clone()),
+        TextOrSecret::Secret(secret) => Setting::Secret(secret.0.clone()),
+    }
+}

@@ -1,0 +1,457 @@
+//! The cluster as a whole: releases, counts, the endpoint, and how Proxmox is reached.
+
+use ichor_model::{
+    At, Code, Finding, KubernetesVersion, Minor, Span, TalosVersion,
+    desired::{self as d, EndpointKind, Late, Role, Source},
+};
+use ichor_spec::{
+    Inventory,
+    inventory::{Endpoint, Store},
+};
+
+use super::{Context, addons::manifest, expand::Draft, seats::storage};
+use crate::support;
+
+/// The number of the inventory's language.
+const SCHEMA: u32 = 1;
+
+/// Kubernetes lets a kubelet lag this many minors behind the API server.
+const KUBELET_SKEW: u64 = 3;
+
+/// Checks the inventory's own version.
+pub fn check_schema(cx: &mut Context<'_>, inventory: &Inventory) {
+    if let Some(schema) = inventory.schema.filter(|schema| schema.value.0 != SCHEMA) {
+        cx.findings.push(
+            Finding::error(
+                Code::SCHEMA_NUMBER,
+                schema.span,
+                format!("schema {} is not known", schema.value.0),
+            )
+            .remedy(format!("write `schema: {SCHEMA}`, or use the ichor that made this file")),
+        );
+    }
+}
+
+/// Returns what identities are derived from.
+pub fn id(cx: &Context<'_>) -> String {
+    let named = cx.cluster.name.as_ref().map(|name| name.value.to_string());
+    cx.cluster.id.as_ref().map(|id| id.value.clone()).or(named).unwrap_or_default()
+}
+
+/// Returns the cluster, or reports why there is none.
+pub fn cluster(cx: &mut Context<'_>, drafts: &[Draft], machines: &[d::Machine]) -> Option<d::Cluster> {
+    let written = cx.cluster.clone();
+    let here = written.name.as_ref().map(|name| name.span);
+    if written.name.is_none() {
+        cx.missing(None, "cluster.name", "add `cluster: {name: homelab}`");
+    }
+    if written.talos.is_none() {
+        cx.missing(here, "cluster.talos", &format!("add `talos: {}`", newest_talos()));
+    }
+    check_talos(cx, written.talos.as_ref());
+    check_kubernetes(cx, written.talos.as_ref(), written.kubernetes.as_ref(), here);
+    check_machine_releases(cx, drafts, written.talos.as_ref(), written.kubernetes.as_ref());
+    check_counts(cx, drafts);
+    let endpoint = endpoint(cx, machines);
+    let contract = contract(cx, machines);
+    let switch = |written: Option<At<bool>>, default| written.map_or(default, |at| at.value);
+    Some(d::Cluster {
+        id: id(cx),
+        name: written.name?.value,
+        environment: written.environment.map(|at| at.value),
+        talos: written.talos?.value,
+        kubernetes: written.kubernetes?.value,
+        contract: contract?,
+        endpoint: endpoint?,
+        ha: switch(written.ha, false),
+        protect: switch(written.protect, false),
+        schedule_on_control_planes: switch(written.schedule_on_control_planes, false),
+        discovery: switch(written.discovery, true),
+        domain: written.domain.map_or_else(|| "cluster.local".into(), |at| at.value),
+        region: written.region.map(|at| at.value),
+        cert_sans: values(written.cert_sans.as_ref()),
+        manifests: written
+            .manifests
+            .map(|list| list.value.iter().filter_map(|item| manifest(cx, item)).collect())
+            .unwrap_or_default(),
+    })
+}
+
+/// Returns the values of a list without their places.
+pub fn values<T: Clone>(list: Option<&At<Vec<At<T>>>>) -> Vec<T> {
+    list.map(|list| list.iter().map(|at| at.value.clone()).collect()).unwrap_or_default()
+}
+
+fn newest_talos() -> TalosVersion {
+    TalosVersion::new(1, 13, 9)
+}
+
+fn check_talos(cx: &mut Context<'_>, talos: Option<&At<TalosVersion>>) {
+    let Some(talos) = talos else { return };
+    if support::of(&talos.value).is_none() {
+        let (oldest, newest) = support::talos_range();
+        cx.findings.push(
+            Finding::error(
+                Code::TALOS_UNKNOWN,
+                talos.span,
+                format!("Talos {} is not supported", talos.value),
+            )
+            .because(format!("ichor knows Talos {oldest} to {newest}"))
+            .remedy(format!("write `talos: {}`", newest_talos())),
+        );
+    } else if talos.value.is_prerelease() {
+        cx.findings.push(
+            Finding::warning(Code::PRERELEASE, talos.span, format!("Talos {} is a pre-release", talos.value))
+                .remedy("use a stable release for clusters you depend on"),
+        );
+    }
+}
+
+fn check_kubernetes(
+    cx: &mut Context<'_>,
+    talos: Option<&At<TalosVersion>>,
+    kubernetes: Option<&At<KubernetesVersion>>,
+    here: Option<Span>,
+) {
+    let row = talos.and_then(|talos| support::of(&talos.value));
+    let Some(kubernetes) = kubernetes else {
+        let wanted = row.map_or_else(|| "v1.36.3".into(), |row| row.default.to_string());
+        cx.missing(here, "cluster.kubernetes", &format!("add `kubernetes: {wanted}`"));
+        return;
+    };
+    if let (Some(row), Some(talos)) = (row, talos)
+        && !row.accepts(&kubernetes.value)
+    {
+        cx.findings.push(refused_pair(&talos.value, row, kubernetes).see(talos.span, "the Talos release"));
+    }
+}
+
+fn refused_pair(talos: &TalosVersion, row: &support::Support, kubernetes: &At<KubernetesVersion>) -> Finding {
+    let other = support::talos_for(&kubernetes.value)
+        .map_or_else(String::new, |minor| format!(", or run Talos {minor}, which accepts it"));
+    Finding::error(
+        Code::VERSION_PAIR,
+        kubernetes.span,
+        format!("Talos {talos} does not run Kubernetes {}", kubernetes.value),
+    )
+    .because(format!("Talos {} accepts Kubernetes {} to {}", row.talos, row.oldest, row.newest))
+    .remedy(format!("write `kubernetes: {}`{other}", row.default))
+}
+
+/// Machines may run other releases for a while, as in a half-done upgrade, within limits.
+fn check_machine_releases(
+    cx: &mut Context<'_>,
+    drafts: &[Draft],
+    talos: Option<&At<TalosVersion>>,
+    kubernetes: Option<&At<KubernetesVersion>>,
+) {
+    let mut judged = std::collections::BTreeSet::new();
+    for draft in drafts {
+        let (own_talos, own_kubernetes) = (draft.all.talos.as_ref(), draft.all.kubernetes.as_ref());
+        if own_talos.is_none() && own_kubernetes.is_none() {
+            continue;
+        }
+        let places = (own_talos.map(|at| at.span), own_kubernetes.map(|at| at.span), draft.role);
+        if !judged.insert(places) {
+            continue;
+        }
+        check_talos(cx, own_talos);
+        let pair = own_talos.or(talos).zip(own_kubernetes.or(kubernetes));
+        if let Some((talos, release)) = pair
+            && let Some(row) = support::of(&talos.value)
+            && !row.accepts(&release.value)
+        {
+            cx.findings.push(refused_pair(&talos.value, row, release).see(talos.span, "the Talos release"));
+        }
+        if let (Some(own), Some(cluster)) = (own_kubernetes, kubernetes) {
+            check_skew(cx, draft, own, &cluster.value);
+        }
+    }
+}
+
+fn check_skew(cx: &mut Context<'_>, draft: &Draft, own: &At<KubernetesVersion>, cluster: &KubernetesVersion) {
+    let allowed = if draft.role == Role::Worker { KUBELET_SKEW } else { 1 };
+    let lag = cluster.minor().minor.saturating_sub(own.minor().minor);
+    if own.value <= *cluster && own.minor().major == cluster.minor().major && lag <= allowed {
+        return;
+    }
+    cx.findings.push(
+        Finding::error(
+            Code::VERSION_SKEW,
+            own.span,
+            format!("`{}` would run Kubernetes {} beside {cluster}", draft.name, own.value),
+        )
+        .because(format!(
+            "a {} may be up to {allowed} minors older than the cluster, never newer",
+            draft.role
+        ))
+        .remedy("move the cluster's release, or this one"),
+    );
+}
+
+fn check_counts(cx: &mut Context<'_>, drafts: &[Draft]) {
+    let control_planes: Vec<&Draft> =
+        drafts.iter().filter(|draft| draft.role == Role::ControlPlane).collect();
+    let (count, at) = (control_planes.len(), control_planes.last().map(|draft| draft.at));
+    if count == 0 {
+        cx.findings.push(
+            Finding::error(Code::CONTROL_PLANE_COUNT, None, "there is no control plane")
+                .remedy("add `machines: {cp: {role: control-plane, count: 3}}`"),
+        );
+        return;
+    }
+    let even = count.is_multiple_of(2);
+    let ha = cx.cluster.ha.filter(|ha| ha.value);
+    if let Some(ha) = ha.filter(|_| count < 3 || even) {
+        let mut finding =
+            Finding::error(Code::HA_COUNT, ha.span, format!("`ha: true` with {count} control planes"))
+                .remedy(format!(
+                    "use {} control planes, or remove `ha`",
+                    if count < 3 { 3 } else { count + 1 }
+                ));
+        if count < 3 {
+            finding = finding.because("the loss of one would stop the cluster");
+        } else {
+            finding = finding.because(format!("{count} survive no more losses than {}", count - 1));
+        }
+        cx.findings.push(finding);
+    } else if even {
+        cx.findings.push(
+            Finding::warning(
+                Code::EVEN_CONTROL_PLANES,
+                at,
+                format!("{count} control planes, an even number"),
+            )
+            .because(format!(
+                "{} must agree, so {count} survive no more losses than {}",
+                count / 2 + 1,
+                count - 1
+            ))
+            .remedy(format!("use {} or {}", count - 1, count + 1)),
+        );
+    }
+}
+
+/// The machine-config shape: that of the oldest Talos in the cluster, unless it is set.
+fn contract(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<Minor> {
+    let cluster = cx.cluster.talos.as_ref().map(|talos| talos.minor());
+    let oldest = machines.iter().map(|machine| machine.talos.minor()).chain(cluster).min()?;
+    let Some(written) = cx.cluster.contract else {
+        return Some(oldest);
+    };
+    let (first, _) = support::talos_range();
+    if written.value > oldest || written.value < first {
+        cx.findings.push(
+            Finding::error(
+                Code::CONTRACT,
+                written.span,
+                format!("contract {} does not fit Talos {oldest}", written.value),
+            )
+            .remedy(format!("write a minor from {first} to {oldest}, the one the cluster was made with")),
+        );
+    }
+    Some(written.value)
+}
+
+fn endpoint(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<d::Endpoint> {
+    let written = cx.cluster.endpoint.clone().map(|at| at.value).unwrap_or_default();
+    check_endpoint(cx, &written);
+    let kube_vip = kube_vip(cx, &written);
+    let vip = written.vip.map(|vip| vip.value.0);
+    let (host, kind) = if let Some(host) = &written.host {
+        (Late::Known(host.value.clone()), EndpointKind::Name)
+    } else if let Some(address) = written.address {
+        (Late::Known(address.value.0.to_string()), EndpointKind::Address)
+    } else if let Some(vip) = vip {
+        (Late::Known(vip.to_string()), EndpointKind::TalosVip)
+    } else if let Some(kube_vip) = &kube_vip {
+        (Late::Known(kube_vip.address.to_string()), EndpointKind::KubeVip)
+    } else {
+        (first_control_plane(cx, machines)?, EndpointKind::FirstControlPlane)
+    };
+    let port = written.port.and_then(|port| u16::try_from(port.value.0).ok()).unwrap_or(6443);
+    Some(d::Endpoint { host, port, kind, vip, kube_vip })
+}
+
+fn check_endpoint(cx: &mut Context<'_>, written: &Endpoint) {
+    if let (Some(vip), Some(kube_vip)) = (&written.vip, &written.kube_vip) {
+        cx.findings.push(
+            Finding::error(Code::CONFLICTING_KEYS, kube_vip.span, "`vip` and `kube_vip` do the same job")
+                .see(vip.span, "the Talos VIP")
+                .remedy("keep one of them"),
+        );
+    }
+    if let Some(host) = written.host.as_ref().filter(|host| !is_dns_name(&host.value)) {
+        let address = host.value.parse::<std::net::IpAddr>().is_ok();
+        let remedy = if address {
+            "write `address:` for an address"
+        } else {
+            "write a name such as `k8s.lab.example`"
+        };
+        cx.findings.push(
+            Finding::error(
+                Code::BAD_NAME,
+                host.span,
+                format!("`{}` is not a DNS name", ichor_spec::yaml::show(&host.value)),
+            )
+            .remedy(remedy),
+        );
+    }
+}
+
+fn is_dns_name(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= 253 && text.parse::<std::net::IpAddr>().is_err() && text.split('.').all(label)
+}
+
+fn kube_vip(cx: &mut Context<'_>, written: &Endpoint) -> Option<d::KubeVip> {
+    let kube_vip = written.kube_vip.as_ref()?;
+    let Some(address) = kube_vip.address else {
+        cx.missing(Some(kube_vip.span), "cluster.endpoint.kube_vip.address", "add the address it announces");
+        return None;
+    };
+    if let Some(interface) =
+        kube_vip.interface.as_ref().filter(|interface| interface.starts_with("tailscale"))
+    {
+        cx.findings.push(
+            Finding::error(Code::VIP, interface.span, format!("kube-vip cannot announce on `{}`", interface.value))
+                .because("that interface answers no ARP, and tailnet peers route only what their server knows")
+                .remedy("use a Talos `vip` on the LAN and a subnet route for it, or the MagicDNS names in `cert_sans`"),
+        );
+    }
+    Some(d::KubeVip {
+        address: address.value.0,
+        interface: kube_vip.interface.as_ref().map(|at| at.value.clone()),
+        version: kube_vip.version.as_ref().map(|at| at.value.clone()),
+    })
+}
+
+fn first_control_plane(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<Late<String>> {
+    let mut control_planes = machines.iter().filter(|machine| machine.role == Role::ControlPlane);
+    let first = control_planes.next()?;
+    let at = cx.cluster.name.as_ref().map(|name| name.span);
+    let shared = "add `endpoint: {vip: ...}`, `{host: ...}` or `{address: ...}`";
+    if control_planes.next().is_some() {
+        cx.findings.push(
+            Finding::warning(
+                Code::SINGLE_ENDPOINT,
+                at,
+                format!("the endpoint is `{}` alone, though there are several control planes", first.name),
+            )
+            .because("when that machine is down the API has no address")
+            .remedy(shared),
+        );
+    }
+    match first.primary_nic().addresses.first()? {
+        Late::Known(address) => Some(Late::Known(address.addr().to_string())),
+        Late::From(_) => {
+            cx.findings.push(
+                Finding::warning(
+                    Code::DHCP_ENDPOINT,
+                    at,
+                    format!("the endpoint is the leased address of `{}`", first.name),
+                )
+                .because("when the lease changes, certificates and kubeconfigs no longer fit")
+                .remedy(shared),
+            );
+            Some(Late::From(Source::Lease))
+        }
+    }
+}
+
+/// Returns how Proxmox is reached.
+pub fn proxmox(cx: &mut Context<'_>) -> Option<d::Proxmox> {
+    let written = cx.proxmox.clone();
+    let tls = tls(cx);
+    let Some(endpoint) = written.endpoint else {
+        cx.missing(None, "proxmox.endpoint", "add `proxmox: {endpoint: https://pve1.lab.example:8006}`");
+        return None;
+    };
+    if endpoint.scheme != "https" {
+        cx.findings.push(
+            Finding::error(Code::PLAIN_HTTP, endpoint.span, format!("`{}` is not https", endpoint.text))
+                .remedy("write `https://` and port 8006"),
+        );
+    }
+    if let Some(jump) =
+        written.jump.as_ref().filter(|jump| !["ssh", "socks5", "http"].contains(&jump.scheme.as_str()))
+    {
+        cx.findings.push(
+            Finding::error(Code::BAD_URL, jump.span, format!("`{}` is not a way to jump", jump.scheme))
+                .remedy("write `ssh://user@host`, `socks5://host:port` or `http://host:port`"),
+        );
+    }
+    Some(d::Proxmox {
+        endpoint: base_of(&endpoint.text),
+        token: written.token.map(|token| token.value.0),
+        tls,
+        jump: written.jump.map(|jump| jump.value.text),
+        pool: written.pool.map(|pool| pool.value),
+        storage: storage(cx, None),
+    })
+}
+
+/// People paste the address with the API's path; the path is ichor's business.
+fn base_of(url: &str) -> String {
+    url.strip_suffix("/api2/json").unwrap_or(url).to_owned()
+}
+
+fn tls(cx: &mut Context<'_>) -> d::Tls {
+    let Some(tls) = cx.proxmox.tls.clone() else {
+        return d::Tls::TrustOnFirstUse;
+    };
+    let ways = [
+        tls.sha256.as_ref().map(|at| at.span),
+        tls.ca.as_ref().map(|at| at.span),
+        tls.insecure.map(|at| at.span),
+    ];
+    let mut given = ways.into_iter().flatten();
+    if let (Some(first), Some(second)) = (given.next(), given.next()) {
+        cx.findings.push(
+            Finding::error(Code::CONFLICTING_KEYS, second, "the certificate is checked in one way only")
+                .see(first, "another way")
+                .remedy("keep one of `sha256`, `ca` and `insecure`"),
+        );
+    }
+    if let Some(sha256) = &tls.sha256 {
+        return d::Tls::Sha256(sha256.value.0.clone());
+    }
+    if let Some(ca) = &tls.ca {
+        return d::Tls::Ca(ca.value.0.clone());
+    }
+    match tls.insecure {
+        Some(insecure) if insecure.value => {
+            cx.findings.push(
+                Finding::warning(
+                    Code::INSECURE_TLS,
+                    insecure.span,
+                    "the connection to Proxmox is not verified",
+                )
+                .remedy("pin the certificate: `tls: {sha256: ...}`"),
+            );
+            d::Tls::Insecure
+        }
+        _ => d::Tls::TrustOnFirstUse,
+    }
+}
+
+/// Returns where ichor keeps what cannot be asked back.
+pub fn store(inventory: &Inventory) -> String {
+    match inventory.store.as_ref().map(|store| &store.value) {
+        Some(Store::Url(url)) => url.text.clone(),
+        Some(Store::Directory(directory)) => {
+            directory.path.as_ref().map_or_else(|| ".ichor".into(), |path| path.value.0.clone())
+        }
+        None => ".ichor".into(),
+    }
+}
+
+/// Returns the age recipients.
+pub fn recipients(inventory: &Inventory) -> Vec<String> {
+    inventory.secrets.as_ref().map(|secrets| values(secrets.age.as_ref())).unwrap_or_default()
+}

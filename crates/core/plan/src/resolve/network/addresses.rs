@@ -1,0 +1,381 @@
+//! Addresses of machines: given, counted up, or left to DHCP.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use ichor_model::{
+    At, Code, Finding, MachineName, Span,
+    desired::{AddressDelivery, Late, Role, Source},
+};
+use ichor_spec::values::Address;
+use ipnet::IpNet;
+
+use super::{Claim, leased, same_family};
+use crate::resolve::{
+    Context,
+    expand::{Draft, Level},
+};
+
+/// Who has which address.
+#[derive(Debug)]
+pub struct Table {
+    claims: BTreeMap<IpAddr, Claim>,
+}
+
+impl Table {
+    /// Starts with the addresses that are nobody's machine.
+    pub fn new(reserved: Vec<Claim>) -> Self {
+        Self { claims: reserved.into_iter().map(|claim| (claim.address, claim)).collect() }
+    }
+
+    fn is_free(&self, address: IpAddr) -> bool {
+        !self.claims.contains_key(&address)
+    }
+
+    /// Enters an address, or reports who has it already.
+    fn claim(&mut self, cx: &mut Context<'_>, address: IpAddr, owner: &MachineName, at: Span) {
+        let claim = Claim { address, owner: format!("`{owner}`"), at };
+        if let Some(other) = self.claims.get(&address) {
+            cx.findings.push(
+                Finding::error(
+                    Code::ADDRESS_TWICE,
+                    at,
+                    format!("`{owner}` and {} both have {address}", other.owner),
+                )
+                .see(other.at, "the other one comes from here")
+                .remedy("give each an address of its own"),
+            );
+            return;
+        }
+        self.claims.insert(address, claim);
+    }
+}
+
+/// What a machine wants for its first network card.
+struct Wish<'a> {
+    draft: &'a Draft,
+    addresses: Vec<At<Address>>,
+    level: Level,
+}
+
+/// Gives every machine its addresses, one per family: fixed ones first.
+pub fn allocate(
+    cx: &mut Context<'_>,
+    drafts: &[Draft],
+    nets: &[IpNet],
+    delivery: AddressDelivery,
+    table: &mut Table,
+) -> BTreeMap<MachineName, Vec<Late<IpNet>>> {
+    let wishes: Vec<Wish<'_>> = drafts.iter().map(|draft| wish(cx, draft)).collect();
+    let mut addresses = BTreeMap::new();
+    let mut later = Vec::new();
+    for wish in &wishes {
+        if wish.addresses.iter().any(|address| address.value == Address::Dhcp) {
+            check_lease(cx, wish);
+            addresses.insert(wish.draft.name.clone(), vec![Late::From(Source::Lease)]);
+        } else if leased(cx) {
+            contradiction(cx, wish);
+        } else if matches!(wish.level, Level::Machine | Level::Group) {
+            addresses.insert(wish.draft.name.clone(), fixed(cx, wish, nets, table));
+        } else {
+            later.push(wish);
+        }
+    }
+    let (kept, new): (Vec<_>, Vec<_>) = later
+        .into_iter()
+        .map(|wish| (wish, existing(cx, wish, nets)))
+        .partition(|(_, kept)| !kept.is_empty());
+    for (wish, kept) in kept {
+        for address in &kept {
+            let at = wish.addresses.first().map_or(wish.draft.at, |address| address.span);
+            table.claim(cx, address.addr(), &wish.draft.name, at);
+        }
+        addresses.insert(wish.draft.name.clone(), kept.into_iter().map(Late::Known).collect());
+    }
+    let mut cursors = BTreeMap::new();
+    for (wish, _) in new {
+        addresses.insert(wish.draft.name.clone(), counted(cx, wish, nets, table, &mut cursors));
+    }
+    warn_of_unreachable_leases(cx, drafts, &addresses, delivery);
+    addresses
+}
+
+fn wish<'a>(cx: &Context<'_>, draft: &'a Draft) -> Wish<'a> {
+    if let Some((level, written)) = draft.nearest(cx, |machine| machine.address.as_ref()) {
+        return Wish { draft, addresses: written.0.clone(), level };
+    }
+    let address = match (leased(cx), draft.role) {
+        (true, _) => Address::Dhcp,
+        (false, Role::ControlPlane) => Address::Offset(10),
+        (false, Role::Worker) => Address::Offset(20),
+    };
+    Wish { draft, addresses: vec![At::new(address, draft.at)], level: Level::Role }
+}
+
+fn check_lease(cx: &mut Context<'_>, wish: &Wish<'_>) {
+    if wish.addresses.len() > 1 {
+        let at = wish.addresses[1].span;
+        cx.findings.push(
+            Finding::error(
+                Code::DHCP_AND_STATIC,
+                at,
+                format!("`{}` has `dhcp` and a fixed address", wish.draft.name),
+            )
+            .remedy("keep one of them"),
+        );
+    }
+}
+
+fn contradiction(cx: &mut Context<'_>, wish: &Wish<'_>) {
+    let at = wish.addresses.first().map_or(wish.draft.at, |address| address.span);
+    cx.findings.push(
+        Finding::error(
+            Code::DHCP_AND_STATIC,
+            at,
+            format!("`{}` has a fixed address, but `network.addressing` is `dhcp`", wish.draft.name),
+        )
+        .remedy("for reservations by MAC set `addressing: static` and `boot.address: dhcp`; else remove `address`"),
+    );
+}
+
+/// Addresses that the machine or its group fixes.
+fn fixed(cx: &mut Context<'_>, wish: &Wish<'_>, nets: &[IpNet], table: &mut Table) -> Vec<Late<IpNet>> {
+    let steps = if wish.level == Level::Group { wish.draft.ordinal } else { 0 };
+    let mut found = Vec::new();
+    for (net, written) in per_family(cx, wish, nets) {
+        let start = match written.value {
+            Address::Ip(address) => Some(address),
+            Address::Offset(offset) => nth(net.network(), u128::from(offset)),
+            Address::Dhcp => None,
+        };
+        let address = start.and_then(|start| nth(start, u128::from(steps)));
+        match address.filter(|address| net.contains(address)) {
+            Some(address) => {
+                check_edge(cx, &net, address, &wish.draft.name, written.span);
+                table.claim(cx, address, &wish.draft.name, written.span);
+                found.push(with_prefix(address, &net));
+            }
+            None => outside(cx, wish, &net, address, written.span),
+        }
+    }
+    found
+}
+
+/// The addresses a machine already has, if it has one in every network: counting up again could
+/// give it others when a group before it has grown.
+fn existing(cx: &Context<'_>, wish: &Wish<'_>, nets: &[IpNet]) -> Vec<IpNet> {
+    let seen = cx.world.machines.iter().find(|seen| seen.name == wish.draft.name);
+    let addresses = seen.map_or(&[][..], |seen| &seen.addresses);
+    let of_net = |net: &IpNet| {
+        let address = addresses.iter().find(|address| net.contains(*address))?;
+        IpNet::new(*address, net.prefix_len()).ok()
+    };
+    nets.iter().map(of_net).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// Addresses counted up from an offset that several groups share.
+fn counted(
+    cx: &mut Context<'_>,
+    wish: &Wish<'_>,
+    nets: &[IpNet],
+    table: &mut Table,
+    cursors: &mut BTreeMap<IpAddr, IpAddr>,
+) -> Vec<Late<IpNet>> {
+    let mut found = Vec::new();
+    for (net, written) in per_family(cx, wish, nets) {
+        let start = match written.value {
+            Address::Ip(address) => Some(address),
+            Address::Offset(offset) => nth(net.network(), u128::from(offset)),
+            Address::Dhcp => None,
+        };
+        let mut next = start.map(|start| *cursors.get(&start).unwrap_or(&start));
+        while let Some(address) = next.filter(|address| net.contains(address)) {
+            if table.is_free(address) && !is_edge(&net, address) {
+                break;
+            }
+            next = nth(address, 1);
+        }
+        match next.filter(|address| net.contains(address)) {
+            Some(address) => {
+                if let (Some(start), Some(after)) = (start, nth(address, 1)) {
+                    cursors.insert(start, after);
+                }
+                table.claim(cx, address, &wish.draft.name, written.span);
+                found.push(with_prefix(address, &net));
+            }
+            None => outside(cx, wish, &net, None, written.span),
+        }
+    }
+    found
+}
+
+/// Pairs every network with what is written for its family; an offset alone is for all of them.
+fn per_family(cx: &mut Context<'_>, wish: &Wish<'_>, nets: &[IpNet]) -> Vec<(IpNet, At<Address>)> {
+    let offset = wish.addresses.iter().find(|address| matches!(address.value, Address::Offset(_)));
+    let mut pairs = Vec::new();
+    for net in nets {
+        let own = wish.addresses.iter().find(|address| match address.value {
+            Address::Ip(ip) => same_family(net, ip),
+            _ => false,
+        });
+        match own.or(offset) {
+            Some(address) => pairs.push((*net, *address)),
+            None => {
+                let at = wish.addresses.first().map_or(wish.draft.at, |address| address.span);
+                let family = if net.addr().is_ipv4() { "IPv4" } else { "IPv6" };
+                let message = format!("`{}` has no {family} address in {net}", wish.draft.name);
+                let finding =
+                    Finding::error(Code::FAMILY, at, message).remedy("give it one address for each family");
+                cx.findings.push(finding);
+            }
+        }
+    }
+    if nets.is_empty() {
+        return pairs;
+    }
+    for address in &wish.addresses {
+        if let Address::Ip(ip) = address.value
+            && !nets.iter().any(|net| same_family(net, ip))
+        {
+            let finding = Finding::error(
+                Code::FAMILY,
+                address.span,
+                format!("{ip} is of a family that `network.cidr` does not have"),
+            );
+            cx.findings.push(finding.remedy("add a network of that family, or remove the address"));
+        }
+    }
+    pairs
+}
+
+fn outside(cx: &mut Context<'_>, wish: &Wish<'_>, net: &IpNet, address: Option<IpAddr>, at: Span) {
+    let name = &wish.draft.name;
+    let given = wish.level == Level::Machine || wish.draft.ordinal == 0;
+    cx.findings.push(match address {
+        Some(address) if given => {
+            Finding::error(Code::OUTSIDE_NETWORK, at, format!("{address} of `{name}` is outside {net}"))
+                .remedy("choose an address in `network.cidr`")
+        }
+        _ => Finding::error(Code::NETWORK_FULL, at, format!("{net} has no address left for `{name}`"))
+            .remedy("start lower, or choose a larger network"),
+    });
+}
+
+fn check_edge(cx: &mut Context<'_>, net: &IpNet, address: IpAddr, name: &MachineName, at: Span) {
+    if is_edge(net, address) {
+        cx.findings.push(
+            Finding::error(
+                Code::RESERVED_ADDRESS,
+                at,
+                format!("{address} of `{name}` is the network's own address or its broadcast"),
+            )
+            .remedy("choose an address between the two"),
+        );
+    }
+}
+
+/// Whether an address is the first of its network, or the last of an IPv4 one.
+pub fn is_edge(net: &IpNet, address: IpAddr) -> bool {
+    address == net.network() || address.is_ipv4() && address == net.broadcast()
+}
+
+/// Returns the address so many steps further on.
+fn nth(address: IpAddr, steps: u128) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(v4) => {
+            let sum = u128::from(v4.to_bits()).checked_add(steps)?;
+            u32::try_from(sum).ok().map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits)))
+        }
+        IpAddr::V6(v6) => v6.to_bits().checked_add(steps).map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits))),
+    }
+}
+
+fn with_prefix(address: IpAddr, net: &IpNet) -> Late<IpNet> {
+    Late::Known(IpNet::new_assert(address, net.prefix_len()))
+}
+
+/// A leased address is found through the guest agent, or not at all.
+fn warn_of_unreachable_leases(
+    cx: &mut Context<'_>,
+    drafts: &[Draft],
+    addresses: &BTreeMap<MachineName, Vec<Late<IpNet>>>,
+    delivery: AddressDelivery,
+) {
+    if matches!(delivery, AddressDelivery::Cidata | AddressDelivery::Meta) {
+        for draft in drafts {
+            let leased =
+                addresses.get(&draft.name).is_some_and(|list| list.iter().any(|late| late.known().is_none()));
+            if leased {
+                let at =
+                    draft.nearest(cx, |machine| machine.address.as_ref()).map_or(draft.at, |(_, at)| at.span);
+                cx.findings.push(
+                    Finding::error(
+                        Code::DHCP_AND_STATIC,
+                        at,
+                        format!(
+                            "`{}` is to lease its address, but `boot.address` is `{delivery}`",
+                            draft.name
+                        ),
+                    )
+                    .remedy("set `boot.address: dhcp`, or give the machine an address"),
+                );
+            }
+        }
+    }
+}
+
+/// Gives the other network cards their addresses.
+pub fn allocate_extra(
+    cx: &mut Context<'_>,
+    drafts: &[Draft],
+    table: &mut Table,
+) -> BTreeMap<(MachineName, usize), Late<IpNet>> {
+    let mut extra = BTreeMap::new();
+    for draft in drafts {
+        let nics = draft.all.nics.clone();
+        for (i, nic) in nics.iter().flat_map(|nics| &nics.value).enumerate() {
+            let Some(address) = nic.address else { continue };
+            let Some(late) = extra_address(cx, draft, nic, address, table) else { continue };
+            extra.insert((draft.name.clone(), i), late);
+        }
+    }
+    extra
+}
+
+fn extra_address(
+    cx: &mut Context<'_>,
+    draft: &Draft,
+    nic: &ichor_spec::inventory::Nic,
+    written: At<Address>,
+    table: &mut Table,
+) -> Option<Late<IpNet>> {
+    if written.value == Address::Dhcp {
+        return Some(Late::From(Source::Lease));
+    }
+    let Some(net) = nic.cidr.map(|cidr| cidr.value.0) else {
+        cx.findings.push(
+            Finding::error(Code::NO_NETWORK, written.span, "this network card has an address and no network")
+                .remedy("add `cidr` to it"),
+        );
+        return None;
+    };
+    let own = draft.own.nics.is_some();
+    let steps = if own { 0 } else { draft.ordinal };
+    let start = match written.value {
+        Address::Ip(address) => Some(address),
+        Address::Offset(offset) => nth(net.network(), u128::from(offset)),
+        Address::Dhcp => None,
+    };
+    let wish =
+        Wish { draft, addresses: vec![written], level: if own { Level::Machine } else { Level::Group } };
+    let address = start.and_then(|start| nth(start, u128::from(steps)));
+    let Some(inside) = address.filter(|address| net.contains(address)) else {
+        outside(cx, &wish, &net, address, written.span);
+        return None;
+    };
+    check_edge(cx, &net, inside, &draft.name, written.span);
+    table.claim(cx, inside, &draft.name, written.span);
+    Some(with_prefix(inside, &net))
+}

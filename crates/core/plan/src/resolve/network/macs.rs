@@ -1,0 +1,78 @@
+//! MAC addresses: given, or derived from the machine's identity.
+
+use std::collections::BTreeMap;
+
+use ichor_model::{Code, Finding, MacAddress, MachineName, Span, identity::Seed};
+
+use crate::resolve::{Context, expand::Draft};
+
+/// Gives every network card its address: written ones first, so that a derived one yields to them.
+pub fn derive(cx: &mut Context<'_>, drafts: &[Draft]) -> BTreeMap<MachineName, Vec<MacAddress>> {
+    let mut taken: BTreeMap<MacAddress, (String, Option<Span>)> = BTreeMap::new();
+    for vm in &cx.world.foreign {
+        taken.extend(vm.macs.iter().map(|mac| (*mac, (format!("foreign VM {}", vm.vmid), None))));
+    }
+    for draft in drafts {
+        for (mac, at) in written(draft) {
+            claim(cx, &mut taken, mac, draft, at);
+        }
+    }
+    let cluster = crate::resolve::cluster::id(cx);
+    drafts.iter().map(|draft| (draft.name.clone(), of_machine(cx, draft, &cluster, &mut taken))).collect()
+}
+
+/// Returns the addresses that the inventory gives to a machine.
+fn written(draft: &Draft) -> Vec<(MacAddress, Span)> {
+    let first = draft.own.mac.map(|mac| (mac.value, mac.span));
+    let nics = draft.all.nics.iter().flat_map(|nics| &nics.value);
+    first.into_iter().chain(nics.filter_map(|nic| nic.mac.map(|mac| (mac.value, mac.span)))).collect()
+}
+
+fn claim(
+    cx: &mut Context<'_>,
+    taken: &mut BTreeMap<MacAddress, (String, Option<Span>)>,
+    mac: MacAddress,
+    draft: &Draft,
+    at: Span,
+) {
+    if let Some((owner, other)) = taken.insert(mac, (format!("`{}`", draft.name), Some(at))) {
+        let finding = Finding::error(
+            Code::MAC_TWICE,
+            at,
+            format!("`{}` and {owner} both have the MAC {mac}", draft.name),
+        )
+        .remedy("remove `mac` from one of them: ichor derives a distinct one");
+        cx.findings.push(match other.filter(|other| *other != at) {
+            Some(other) => finding.see(other, "the other one"),
+            None => finding,
+        });
+    }
+}
+
+fn of_machine(
+    cx: &Context<'_>,
+    draft: &Draft,
+    cluster: &str,
+    taken: &mut BTreeMap<MacAddress, (String, Option<Span>)>,
+) -> Vec<MacAddress> {
+    let generation = crate::resolve::machine::generation(cx, &draft.name);
+    let seed = Seed { cluster, machine: draft.name.as_str(), generation };
+    let prefix = cx.network.mac_prefix.map(|prefix| prefix.value);
+    let nics = draft.all.nics.iter().flat_map(|nics| &nics.value);
+    let given = std::iter::once(draft.own.mac).chain(nics.map(|nic| nic.mac));
+    given
+        .enumerate()
+        .map(|(nic, given)| match given {
+            Some(mac) => mac.value,
+            None => {
+                // A prefix leaves 24 bits, many times more than there can be machines: the search ends.
+                let mut candidates = (0..=u32::MAX).map(|attempt| seed.mac(nic, prefix, attempt));
+                let mac = candidates
+                    .find(|mac| !taken.contains_key(mac))
+                    .unwrap_or_else(|| seed.mac(nic, prefix, 0));
+                taken.insert(mac, (format!("`{}`", draft.name), None));
+                mac
+            }
+        })
+        .collect()
+}

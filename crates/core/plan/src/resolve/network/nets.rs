@@ -1,0 +1,289 @@
+//! The networks of machines, pods and services: right size, right family, apart from each other.
+
+use ichor_model::{
+    At, Code, Finding, Span,
+    desired::{Hostnames, Network},
+};
+use ipnet::IpNet;
+
+use super::{Claim, leased, net_of, nets_of};
+use crate::resolve::Context;
+
+const POD_NETS: [&str; 2] = ["10.244.0.0/16", "fc00:db8:10::/56"];
+const SERVICE_NETS: [&str; 2] = ["10.96.0.0/12", "fc00:db8:20::/112"];
+
+/// A kind of network, for messages and limits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Machines,
+    Pods,
+    Services,
+}
+
+impl Use {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Machines => "machines",
+            Self::Pods => "pods",
+            Self::Services => "services",
+        }
+    }
+
+    /// Returns the shortest and the longest prefix that works.
+    ///
+    /// Machines need a network address, a broadcast and room between; Proxmox takes no prefix below
+    /// 8. Pods: a /24 (or /64) for each node. Services: the API server's bitmap ends at 20 bits.
+    const fn prefixes(self, ipv4: bool) -> (u8, u8) {
+        match (self, ipv4) {
+            (Self::Machines, true) => (8, 30),
+            (Self::Machines, false) => (8, 126),
+            (Self::Pods, true) => (4, 24),
+            (Self::Pods, false) => (8, 64),
+            (Self::Services, true) => (12, 28),
+            (Self::Services, false) => (108, 124),
+        }
+    }
+}
+
+/// Returns the cluster's networks, with defaults that fit the machines' families.
+pub fn networks(cx: &mut Context<'_>, machines: usize) -> Network {
+    let own = nets_of(cx.network.cidr.as_ref());
+    check_nets(cx, &own, Use::Machines);
+    if own.is_empty() && !leased(cx) {
+        no_network(cx);
+    }
+    let wants = |ipv4| own.is_empty() && ipv4 || own.iter().any(|net| net.addr().is_ipv4() == ipv4);
+    let defaults = |texts: [&str; 2]| -> Vec<At<IpNet>> {
+        let nets = texts.iter().filter_map(|text| text.parse::<IpNet>().ok());
+        nets.filter(|net| wants(net.addr().is_ipv4())).map(|net| At::new(net, Span::default())).collect()
+    };
+    let written_or = |written: Vec<At<IpNet>>, default| if written.is_empty() { default } else { written };
+    let pods = written_or(nets_of(cx.network.pods.as_ref()), defaults(POD_NETS));
+    let services = written_or(nets_of(cx.network.services.as_ref()), defaults(SERVICE_NETS));
+    check_nets(cx, &pods, Use::Pods);
+    check_nets(cx, &services, Use::Services);
+    check_families(cx, &own, &pods, &services);
+    check_overlaps(cx, &own, &pods, &services);
+    check_pod_room(cx, &pods, machines);
+    Network {
+        cidr: own.into_iter().map(|net| net.value).collect(),
+        pods: pods.into_iter().map(|net| net.value).collect(),
+        services: services.into_iter().map(|net| net.value).collect(),
+        hostnames: cx.network.hostnames.map_or(Hostnames::Inventory, |hostnames| hostnames.value),
+    }
+}
+
+fn no_network(cx: &mut Context<'_>) {
+    cx.findings.push(
+        Finding::error(Code::NO_NETWORK, None, "`network.cidr` is missing, and addresses are static")
+            .remedy("add `network: {cidr: 10.0.0.0/24, gateway: 10.0.0.1}`, or set `addressing: dhcp`"),
+    );
+}
+
+fn is_written(net: &At<IpNet>) -> bool {
+    net.span != Span::default()
+}
+
+fn check_nets(cx: &mut Context<'_>, nets: &[At<IpNet>], of: Use) {
+    for net in nets {
+        let (shortest, longest) = of.prefixes(net.addr().is_ipv4());
+        if !(shortest..=longest).contains(&net.prefix_len()) {
+            cx.findings.push(
+                Finding::error(
+                    Code::NETWORK_SIZE,
+                    net.span,
+                    format!("{} is not a size that works for {}", net.value, of.word()),
+                )
+                .remedy(format!("choose a prefix length from /{shortest} to /{longest}")),
+            );
+        }
+    }
+    let families = nets.iter().filter(|net| net.addr().is_ipv4()).count();
+    if nets.len() > 2 || nets.len() == 2 && families != 1 {
+        cx.findings.push(
+            Finding::error(
+                Code::FAMILY,
+                nets[1].span,
+                format!("{} have several networks of one family", of.word()),
+            )
+            .remedy("give one IPv4 network, one IPv6 network, or one of each"),
+        );
+    }
+}
+
+fn check_families(cx: &mut Context<'_>, own: &[At<IpNet>], pods: &[At<IpNet>], services: &[At<IpNet>]) {
+    if own.is_empty() {
+        return;
+    }
+    let families = |nets: &[At<IpNet>]| {
+        (nets.iter().any(|net| net.addr().is_ipv4()), nets.iter().any(|net| !net.addr().is_ipv4()))
+    };
+    for (nets, of) in [(pods, Use::Pods), (services, Use::Services)] {
+        if families(nets) != families(own) {
+            let at = nets.iter().chain(own).find(|net| is_written(net)).map(|net| net.span);
+            cx.findings.push(
+                Finding::error(
+                    Code::FAMILY,
+                    at,
+                    format!("networks of {} and of machines are not of the same families", of.word()),
+                )
+                .remedy(format!("give `{}` one network for each family of `cidr`", of.word())),
+            );
+        }
+    }
+}
+
+fn check_overlaps(cx: &mut Context<'_>, own: &[At<IpNet>], pods: &[At<IpNet>], services: &[At<IpNet>]) {
+    let all: Vec<(&At<IpNet>, Use)> = [(own, Use::Machines), (pods, Use::Pods), (services, Use::Services)]
+        .into_iter()
+        .flat_map(|(nets, of)| nets.iter().map(move |net| (net, of)))
+        .collect();
+    for (i, (net, of)) in all.iter().enumerate() {
+        for (other, other_of) in &all[i + 1..] {
+            let overlap = net.value.contains(&other.value) || other.value.contains(&net.value);
+            if of != other_of && overlap {
+                report_overlap(cx, (net, *of), (other, *other_of));
+            }
+        }
+    }
+}
+
+fn report_overlap(cx: &mut Context<'_>, (net, of): (&At<IpNet>, Use), (other, other_of): (&At<IpNet>, Use)) {
+    let (blamed, rest) = if is_written(other) { (other, net) } else { (net, other) };
+    let mut finding = Finding::error(
+        Code::NETWORKS_OVERLAP,
+        Some(blamed.span).filter(|_| is_written(blamed)),
+        format!(
+            "the network of {} ({}) overlaps that of {} ({})",
+            of.word(),
+            net.value,
+            other_of.word(),
+            other.value
+        ),
+    );
+    if is_written(rest) && is_written(blamed) {
+        finding = finding.see(rest.span, "the other network");
+    }
+    let key =
+        if is_written(other) && of == Use::Machines || other_of != Use::Machines { other_of } else { of };
+    cx.findings.push(finding.remedy(format!("choose another network for `network.{}`", key.word())));
+}
+
+/// Every node gets a /24 (or /64) of the pods' network.
+fn check_pod_room(cx: &mut Context<'_>, pods: &[At<IpNet>], machines: usize) {
+    for net in pods {
+        let per_node = if net.addr().is_ipv4() { 24 } else { 64 };
+        let bits = u32::from(per_node - net.prefix_len().min(per_node)).min(63);
+        if machines as u64 > 1 << bits {
+            cx.findings.push(
+                Finding::error(
+                    Code::NETWORK_SIZE,
+                    Some(net.span).filter(|_| is_written(net)),
+                    format!(
+                        "{} has room for {} nodes, and there are {machines} machines",
+                        net.value,
+                        1_u64 << bits
+                    ),
+                )
+                .because(format!("every node gets a /{per_node} of it"))
+                .remedy("choose a larger network for `network.pods`"),
+            );
+        }
+    }
+}
+
+/// Returns the addresses that no machine may have, and checks them.
+pub fn reserved(cx: &mut Context<'_>, networks: &Network) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    let gateways = cx.network.gateway.clone();
+    for gateway in gateways.iter().flat_map(|many| &many.0) {
+        let address = gateway.value.0;
+        check_inside(cx, networks, address, gateway.span, "the gateway");
+        check_not_edge(cx, networks, address, gateway.span, "the gateway");
+        claims.push(Claim { address, owner: "the gateway".into(), at: gateway.span });
+    }
+    if gateways.is_none() && !leased(cx) && !networks.cidr.is_empty() {
+        let at = cx.network.cidr.as_ref().map(|cidr| cidr.span);
+        cx.findings.push(
+            Finding::warning(Code::NO_GATEWAY, at, "the network has no gateway")
+                .because("machines reach no registry and no time server outside their network")
+                .remedy("add `network.gateway`, unless the network is meant to be closed"),
+        );
+    }
+    if cx.network.dns.is_none() && !leased(cx) && !networks.cidr.is_empty() {
+        let at = cx.network.cidr.as_ref().map(|cidr| cidr.span);
+        cx.findings.push(
+            Finding::warning(Code::NO_RESOLVER, at, "no name server is given")
+                .because("Talos falls back to public name servers")
+                .remedy("add `network.dns`"),
+        );
+    }
+    claims.extend(shared_addresses(cx, networks));
+    claims
+}
+
+/// The VIP and the load balancer: addresses of the endpoint, not of a machine.
+fn shared_addresses(cx: &mut Context<'_>, networks: &Network) -> Vec<Claim> {
+    let endpoint = cx.cluster.endpoint.clone().map(|at| at.value).unwrap_or_default();
+    let mut claims = Vec::new();
+    if let Some(vip) = endpoint.vip {
+        let address = vip.value.0;
+        check_inside(cx, networks, address, vip.span, "the VIP");
+        check_not_edge(cx, networks, address, vip.span, "the VIP");
+        check_not_gateway(cx, address, vip.span);
+        claims.push(Claim { address, owner: "the VIP".into(), at: vip.span });
+    }
+    let kube_vip = endpoint.kube_vip.and_then(|kube_vip| kube_vip.value.address);
+    for (address, owner) in [(endpoint.address, "the load balancer"), (kube_vip, "kube-vip's address")] {
+        if let Some(at) = address {
+            claims.push(Claim { address: at.value.0, owner: owner.into(), at: at.span });
+        }
+    }
+    claims
+}
+
+fn check_not_gateway(cx: &mut Context<'_>, address: std::net::IpAddr, at: Span) {
+    let gateway =
+        cx.network.gateway.iter().flat_map(|many| &many.0).find(|gateway| gateway.value.0 == address);
+    if let Some(gateway) = gateway {
+        let finding =
+            Finding::error(Code::ADDRESS_TWICE, at, format!("{address} is both the VIP and the gateway"))
+                .see(gateway.span, "the gateway")
+                .remedy("choose a free address for the VIP");
+        cx.findings.push(finding);
+    }
+}
+
+fn check_inside(cx: &mut Context<'_>, networks: &Network, address: std::net::IpAddr, at: Span, owner: &str) {
+    if networks.cidr.is_empty() || networks.cidr.iter().any(|net| net.contains(&address)) {
+        return;
+    }
+    let nets: Vec<String> = networks.cidr.iter().map(ToString::to_string).collect();
+    cx.findings.push(
+        Finding::error(
+            Code::OUTSIDE_NETWORK,
+            at,
+            format!("{owner} {address} is outside {}", nets.join(" and ")),
+        )
+        .remedy("choose an address in `network.cidr`"),
+    );
+}
+
+fn check_not_edge(
+    cx: &mut Context<'_>,
+    networks: &Network,
+    address: std::net::IpAddr,
+    at: Span,
+    owner: &str,
+) {
+    if net_of(&networks.cidr, address).is_some_and(|net| super::addresses::is_edge(net, address)) {
+        cx.findings.push(
+            Finding::error(
+                Code::RESERVED_ADDRESS,
+                at,
+                format!("{owner} {address} is the network's own address or its broadcast"),
+            )
+            .remedy("choose an address between the two"),
+        );
+    }
+}

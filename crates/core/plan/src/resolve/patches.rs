@@ -1,0 +1,167 @@
+//! Patches: those of the cluster, of the role, of the group and of the machine, in that order.
+
+use std::collections::BTreeSet;
+
+use ichor_model::{
+    At, Code, Finding, Span,
+    desired::{self as d, Role},
+};
+use ichor_spec::inventory::{List, Patch, PatchFor};
+
+use super::{Context, expand::Draft};
+
+/// Whom a patch is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Cluster,
+    Role(Role),
+    Group(String),
+    Machine(String),
+}
+
+/// Gives every machine its patches.
+pub fn assign(
+    cx: &mut Context<'_>,
+    written: Option<&At<List<Patch>>>,
+    drafts: &[Draft],
+    machines: &mut [d::Machine],
+) {
+    let mut patches = Vec::new();
+    for patch in written.iter().flat_map(|list| &list.value) {
+        let full = patch.full(patch.span);
+        let target = target(cx, &full, drafts);
+        patches.extend(content(cx, &full, patch.span).zip(target));
+    }
+    for (target, list) in nested(cx, drafts) {
+        for patch in &list {
+            let full = patch.full(patch.span);
+            report_nested_target(cx, &full);
+            patches.extend(content(cx, &full, patch.span).map(|content| (content, target.clone())));
+        }
+    }
+    patches.sort_by_key(|(_, target)| rank(target));
+    for machine in machines {
+        let own = patches.iter().filter(|(_, target)| is_for(target, machine));
+        machine.patches = own.map(|(content, _)| content.clone()).collect();
+    }
+}
+
+const fn rank(target: &Target) -> u8 {
+    match target {
+        Target::Cluster => 0,
+        Target::Role(_) => 1,
+        Target::Group(_) => 2,
+        Target::Machine(_) => 3,
+    }
+}
+
+fn is_for(target: &Target, machine: &d::Machine) -> bool {
+    match target {
+        Target::Cluster => true,
+        Target::Role(role) => machine.role == *role,
+        Target::Group(group) => machine.group == *group,
+        Target::Machine(name) => machine.name.as_str() == name,
+    }
+}
+
+/// Patches written inside `defaults`, a role, a group or a machine.
+fn nested(cx: &Context<'_>, drafts: &[Draft]) -> Vec<(Target, List<Patch>)> {
+    let mut found: Vec<(Target, List<Patch>)> = Vec::new();
+    let mut add = |target: Target, list: Option<&At<List<Patch>>>| {
+        found.extend(list.map(|list| (target, list.value.clone())));
+    };
+    add(Target::Cluster, cx.defaults.patches.as_ref());
+    for role in Role::ALL {
+        add(Target::Role(role), cx.role_settings(role).and_then(|machine| machine.patches.as_ref()));
+    }
+    let mut groups = BTreeSet::new();
+    for draft in drafts {
+        if groups.insert(draft.group.clone()) {
+            add(Target::Group(draft.group.to_string()), draft.of_group.patches.as_ref());
+        }
+        if !std::rc::Rc::ptr_eq(&draft.own, &draft.of_group) {
+            add(Target::Machine(draft.name.to_string()), draft.own.patches.as_ref());
+        }
+    }
+    found
+}
+
+fn content(cx: &mut Context<'_>, patch: &PatchFor, at: Span) -> Option<d::Patch> {
+    match (&patch.file, &patch.inline) {
+        (Some(file), None) => Some(d::Patch::File(file.value.0.clone())),
+        (None, Some(inline)) => Some(d::Patch::Inline(inline.value.0.clone())),
+        (Some(_), Some(inline)) => {
+            cx.findings.push(
+                Finding::error(
+                    Code::CONFLICTING_KEYS,
+                    inline.span,
+                    "a patch is a file or written here, not both",
+                )
+                .remedy("make two patches of it"),
+            );
+            None
+        }
+        (None, None) => {
+            cx.missing(Some(at), "file` or `inline", "write `{file: patches/all.yaml}` or `{inline: {...}}`");
+            None
+        }
+    }
+}
+
+fn target(cx: &mut Context<'_>, patch: &PatchFor, drafts: &[Draft]) -> Option<Target> {
+    let spans = [
+        patch.role.map(|at| at.span),
+        patch.group.as_ref().map(|at| at.span),
+        patch.machine.as_ref().map(|at| at.span),
+    ];
+    let mut given = spans.into_iter().flatten();
+    if let (Some(_), Some(second)) = (given.next(), given.next()) {
+        cx.findings.push(
+            Finding::error(Code::CONFLICTING_KEYS, second, "a patch is for a role, a group or a machine")
+                .remedy("keep one of them: a machine has one group, and a group one role"),
+        );
+        return None;
+    }
+    if let Some(role) = patch.role {
+        return Some(Target::Role(role.value));
+    }
+    if let Some(group) = &patch.group {
+        let known = drafts.iter().any(|draft| draft.group.as_str() == group.value);
+        return known_or_report(cx, known, group, "group").map(Target::Group);
+    }
+    if let Some(machine) = &patch.machine {
+        let known = drafts.iter().any(|draft| draft.name.as_str() == machine.value);
+        return known_or_report(cx, known, machine, "machine").map(Target::Machine);
+    }
+    Some(Target::Cluster)
+}
+
+fn known_or_report(cx: &mut Context<'_>, known: bool, name: &At<String>, kind: &str) -> Option<String> {
+    if known {
+        return Some(name.value.clone());
+    }
+    cx.findings.push(
+        Finding::error(
+            Code::PATCH_TARGET,
+            name.span,
+            format!("there is no {kind} `{}`", ichor_spec::yaml::show(name)),
+        )
+        .remedy(format!("name a {kind} of this inventory")),
+    );
+    None
+}
+
+/// A patch inside a machine or group is for it already.
+fn report_nested_target(cx: &mut Context<'_>, patch: &PatchFor) {
+    let spans = [
+        patch.role.map(|at| at.span),
+        patch.group.as_ref().map(|at| at.span),
+        patch.machine.as_ref().map(|at| at.span),
+    ];
+    if let Some(span) = spans.into_iter().flatten().next() {
+        cx.findings.push(
+            Finding::error(Code::CONFLICTING_KEYS, span, "this patch is for the entry it stands in")
+                .remedy("remove the key, or move the patch to the top-level `patches`"),
+        );
+    }
+}

@@ -1,0 +1,401 @@
+//! Hosts, and which machine goes where.
+
+use std::collections::BTreeMap;
+
+use ichor_model::{
+    At, Code, Finding, HostName, MachineName, Size,
+    desired::{self as d, Arch, Role},
+};
+use ichor_spec::{
+    inventory::{Host, Storage},
+    read::Read,
+    values::Strategy,
+};
+
+use super::{Context, expand::Draft, machine, words};
+use crate::placement::{self, Loss, Overcommit, Placement, Refusal, Request, Resources, Seat};
+
+/// What stands for the half of a budget that is not declared.
+const PLENTY: Resources = Resources { cpu: u32::MAX, memory: Size::from_mib(u64::MAX) };
+
+/// The hosts of this cluster.
+#[derive(Debug, Default)]
+pub struct Hosts {
+    /// What each gives, for the plan.
+    pub shapes: Vec<d::Host>,
+    /// The same, for placement.
+    offers: Vec<placement::Host>,
+    /// Bridges that differ from the network's.
+    bridges: BTreeMap<HostName, String>,
+}
+
+impl Hosts {
+    /// Returns the bridge that a host has in place of the network's.
+    pub fn bridge(&self, host: Option<&HostName>) -> Option<&str> {
+        host.and_then(|host| self.bridges.get(host)).map(String::as_str)
+    }
+
+    fn knows(&self, host: &HostName) -> bool {
+        self.offers.iter().any(|offer| offer.name == *host)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.offers.iter().map(|offer| offer.name.to_string()).collect()
+    }
+}
+
+/// A placement with what it was made from, so that questions can be asked of it.
+#[derive(Debug)]
+pub struct Layout {
+    hosts: Vec<placement::Host>,
+    requests: Vec<Request>,
+    placement: Placement,
+}
+
+impl Layout {
+    /// Returns where each machine goes and why.
+    pub fn seats(&self) -> &[Seat] {
+        &self.placement.seats
+    }
+
+    /// Tells what would remain if a host were lost.
+    pub fn lose(&self, host: &HostName) -> Result<Loss, Finding> {
+        if !self.hosts.iter().any(|known| known.name == *host) {
+            let names: Vec<String> = self.hosts.iter().map(|host| host.name.to_string()).collect();
+            return Err(Finding::error(Code::UNKNOWN_HOST, None, format!("there is no host `{host}`"))
+                .remedy(format!("the hosts are {}", words(&names))));
+        }
+        Ok(placement::lose(&self.hosts, &self.requests, &self.placement, host))
+    }
+}
+
+/// Returns which storage holds what, on a host or in general.
+pub fn storage(cx: &Context<'_>, host: Option<&HostName>) -> d::Storage {
+    let general = cx.proxmox.storage.as_ref().map(|at| at.value.clone()).unwrap_or_default();
+    let own = host.and_then(|host| written(cx, host)).and_then(|host| host.storage);
+    let written: Storage = own.map_or_else(|| general.clone(), |own| own.value.over(general.clone()));
+    let text = |at: Option<At<String>>, default: &str| at.map_or_else(|| default.to_owned(), |at| at.value);
+    let disks = text(written.disks, "local-lvm");
+    d::Storage {
+        images: text(written.images, "local"),
+        templates: text(written.templates, &disks),
+        cloudinit: text(written.cloudinit, &disks),
+        snippets: written.snippets.map(|at| at.value),
+        disks,
+    }
+}
+
+fn written(cx: &Context<'_>, host: &HostName) -> Option<Host> {
+    let hosts = cx.proxmox.hosts.as_ref()?;
+    hosts.0.0.iter().find(|(name, _)| name.value == *host).map(|(_, host)| host.value.clone())
+}
+
+/// Returns the hosts: those of the inventory, or else those that were seen.
+pub fn hosts(cx: &mut Context<'_>) -> Hosts {
+    let listed: Vec<(HostName, Option<ichor_model::Span>)> = match &cx.proxmox.hosts {
+        Some(hosts) => hosts.0.0.iter().map(|(name, _)| (name.value.clone(), Some(name.span))).collect(),
+        None => cx.world.hosts.iter().map(|host| (host.name.clone(), None)).collect(),
+    };
+    let mut hosts = Hosts::default();
+    for (name, at) in listed {
+        if usable(cx, &name, at) {
+            add_host(cx, &mut hosts, &name);
+        }
+    }
+    hosts.shapes.sort_by(|a, b| a.name.cmp(&b.name));
+    hosts.offers.sort_by(|a, b| a.name.cmp(&b.name));
+    hosts
+}
+
+/// Whether a host can take machines, as far as anybody has looked.
+fn usable(cx: &mut Context<'_>, name: &HostName, at: Option<ichor_model::Span>) -> bool {
+    let seen = cx.world.hosts.iter().find(|seen| seen.name == *name);
+    match seen {
+        Some(seen) if !seen.online => {
+            cx.findings.push(
+                Finding::warning(Code::HOST_OFFLINE, at, format!("host `{name}` is offline"))
+                    .because("nothing new is placed on it")
+                    .remedy("bring it back, or take it out of `proxmox.hosts`"),
+            );
+            false
+        }
+        None if !cx.world.hosts.is_empty() => {
+            let names: Vec<String> = cx.world.hosts.iter().map(|host| host.name.to_string()).collect();
+            cx.findings.push(
+                Finding::error(Code::UNKNOWN_HOST, at, format!("Proxmox has no host `{name}`"))
+                    .remedy(format!("its hosts are {}", words(&names))),
+            );
+            false
+        }
+        _ => true,
+    }
+}
+
+fn add_host(cx: &Context<'_>, hosts: &mut Hosts, name: &HostName) {
+    let host = written(cx, name).unwrap_or_default();
+    let seen = cx.world.hosts.iter().find(|seen| seen.name == *name);
+    let zone = host.zone.as_ref().map(|zone| zone.value.clone());
+    let arch = host.arch.map(|arch| arch.value).or(seen.map(|seen| seen.arch)).unwrap_or(Arch::Amd64);
+    let capacity = capacity(cx, &host, name);
+    if let Some(bridge) = host.bridge {
+        hosts.bridges.insert(name.clone(), bridge.value);
+    }
+    hosts.shapes.push(d::Host {
+        name: name.clone(),
+        zone: zone.clone(),
+        arch,
+        cpu: capacity.map(|capacity| capacity.cpu).filter(|cpu| *cpu != PLENTY.cpu),
+        memory: capacity.map(|capacity| capacity.memory).filter(|memory| *memory != PLENTY.memory),
+        storage: storage(cx, Some(name)),
+    });
+    hosts.offers.push(placement::Host { name: name.clone(), zone, arch, capacity });
+}
+
+/// What a host can give: its declared budget, and never more than it really has left.
+///
+/// Foreign VMs are counted against what the host has, not against the budget, which is already
+/// what this cluster may use.
+fn capacity(cx: &Context<'_>, host: &Host, name: &HostName) -> Option<Resources> {
+    let factor = |at: Option<At<ichor_spec::values::Factor>>| at.map_or(1.0, |at| at.value.0);
+    let written = cx.placement.overcommit.clone().map(|at| at.value).unwrap_or_default();
+    let overcommit = Overcommit { cpu: factor(written.cpu), memory: factor(written.memory) };
+    let declared = (host.cpu.is_some() || host.memory.is_some()).then(|| {
+        let cpu = host.cpu.map_or(PLENTY.cpu, |cpu| cpu.value.0);
+        let memory = host.memory.map_or(PLENTY.memory, |memory| memory.value);
+        let offer = placement::offer(Resources::new(cpu, memory), overcommit, Resources::default());
+        Resources::new(
+            if host.cpu.is_some() { offer.cpu } else { PLENTY.cpu },
+            if host.memory.is_some() { offer.memory } else { PLENTY.memory },
+        )
+    });
+    let seen =
+        cx.world.hosts.iter().find(|seen| seen.name == *name).map(|seen| {
+            placement::offer(Resources::new(seen.cpu, seen.memory), overcommit, foreign(cx, name))
+        });
+    match (declared, seen) {
+        (Some(declared), Some(seen)) => {
+            Some(Resources::new(declared.cpu.min(seen.cpu), declared.memory.min(seen.memory)))
+        }
+        (declared, seen) => declared.or(seen),
+    }
+}
+
+fn foreign(cx: &Context<'_>, host: &HostName) -> Resources {
+    let on_host = cx.world.foreign.iter().filter(|vm| vm.host == *host);
+    let (cpu, mib) = on_host.fold((0_u32, 0_u64), |(cpu, mib), vm| {
+        (cpu.saturating_add(vm.cpu), mib.saturating_add(vm.memory.mib()))
+    });
+    Resources::new(cpu, Size::from_mib(mib))
+}
+
+/// Places the machines. `None`: nobody knows the hosts, so the live Proxmox will have to tell.
+pub fn seat(
+    cx: &mut Context<'_>,
+    drafts: &[Draft],
+    hosts: &Hosts,
+) -> Option<BTreeMap<MachineName, HostName>> {
+    check_pins(cx, drafts, hosts);
+    if hosts.offers.is_empty() {
+        return nowhere(cx, drafts);
+    }
+    let requests: Vec<Request> = drafts.iter().map(|draft| request(cx, draft, hosts)).collect();
+    let strategy = match cx.placement.strategy.map_or(Strategy::Spread, |strategy| strategy.value) {
+        Strategy::Spread => placement::Strategy::Spread,
+        Strategy::Pin => placement::Strategy::Pin,
+        Strategy::Pack => placement::Strategy::Pack,
+    };
+    match placement::place(&hosts.offers, &requests, strategy) {
+        Ok(placement) => {
+            warn_of_shared_fate(cx, &requests, &placement);
+            let seats =
+                placement.seats.iter().map(|seat| (seat.machine.clone(), seat.host.clone())).collect();
+            cx.layout = Some(Layout { hosts: hosts.offers.clone(), requests, placement });
+            Some(seats)
+        }
+        Err(refusals) => {
+            report_refusals(cx, drafts, &refusals);
+            Some(BTreeMap::new())
+        }
+    }
+}
+
+/// With no host to choose from, pins are all there is; without pins the choice is made live.
+fn nowhere(cx: &mut Context<'_>, drafts: &[Draft]) -> Option<BTreeMap<MachineName, HostName>> {
+    if cx.proxmox.hosts.is_some() {
+        let at = cx.proxmox.hosts.as_ref().map(|hosts| hosts.span);
+        cx.findings.push(
+            Finding::error(Code::NO_FIT, at, "there is no host to place machines on")
+                .remedy("name at least one host that is online, or remove `hosts`"),
+        );
+        return Some(BTreeMap::new());
+    }
+    let pinned: Option<BTreeMap<_, _>> =
+        drafts.iter().map(|draft| Some((draft.name.clone(), pin(cx, draft)?.value))).collect();
+    pinned.filter(|seats| !seats.is_empty())
+}
+
+/// Returns the host a machine is pinned to.
+fn pin(cx: &Context<'_>, draft: &Draft) -> Option<At<HostName>> {
+    let listed = cx.placement.pin.as_ref();
+    let listed = listed.and_then(|pins| pins.0.iter().find(|(name, _)| name.value == draft.name));
+    draft.all.host.clone().or_else(|| listed.map(|(_, host)| host.clone()))
+}
+
+fn check_pins(cx: &mut Context<'_>, drafts: &[Draft], hosts: &Hosts) {
+    for (name, host) in cx.placement.pin.clone().iter().flat_map(|pins| &pins.0) {
+        let Some(draft) = drafts.iter().find(|draft| draft.name == name.value) else {
+            cx.findings.push(
+                Finding::error(
+                    Code::UNKNOWN_PIN,
+                    name.span,
+                    format!("there is no machine `{}` to pin", name.value),
+                )
+                .remedy("name a machine of this inventory; a group `cp` makes `cp-1`, `cp-2` and so on"),
+            );
+            continue;
+        };
+        if let Some(other) = draft.all.host.as_ref().filter(|other| other.value != host.value) {
+            cx.findings.push(
+                Finding::error(
+                    Code::PIN_CONFLICT,
+                    host.span,
+                    format!("`{}` is pinned to `{}` and to `{}`", draft.name, host.value, other.value),
+                )
+                .see(other.span, "the other host")
+                .remedy("keep one of them"),
+            );
+        }
+        check_host(cx, host, hosts);
+    }
+    let mut judged = std::collections::BTreeSet::new();
+    for draft in drafts {
+        let own = draft.all.host.iter().chain(draft.all.hosts.iter().flat_map(|hosts| &hosts.value));
+        for host in own.cloned().collect::<Vec<_>>() {
+            if judged.insert(host.span) {
+                check_host(cx, &host, hosts);
+            }
+        }
+        warn_if_moved(cx, draft);
+    }
+    check_zones(cx, drafts, hosts);
+}
+
+fn check_host(cx: &mut Context<'_>, host: &At<HostName>, hosts: &Hosts) {
+    let listed =
+        cx.proxmox.hosts.as_ref().is_some_and(|all| all.0.0.iter().any(|(name, _)| name.value == host.value));
+    if hosts.offers.is_empty() || hosts.knows(&host.value) || listed {
+        return;
+    }
+    cx.findings.push(
+        Finding::error(Code::UNKNOWN_HOST, host.span, format!("there is no host `{}`", host.value))
+            .remedy(format!("the hosts are {}", words(&hosts.names()))),
+    );
+}
+
+fn check_zones(cx: &mut Context<'_>, drafts: &[Draft], hosts: &Hosts) {
+    let mut judged = std::collections::BTreeSet::new();
+    for zone in drafts.iter().filter_map(|draft| draft.all.zone.clone()) {
+        let known = hosts.offers.iter().any(|host| host.zone.as_ref() == Some(&zone.value));
+        if !known && !hosts.offers.is_empty() && judged.insert(zone.span) {
+            let zones: std::collections::BTreeSet<&String> =
+                hosts.offers.iter().filter_map(|host| host.zone.as_ref()).collect();
+            let remedy = if zones.is_empty() {
+                "give hosts a zone: `hosts: {pve1: {zone: rack-a}}`".to_owned()
+            } else {
+                format!("the zones are {}", words(&zones.into_iter().collect::<Vec<_>>()))
+            };
+            cx.findings.push(
+                Finding::error(
+                    Code::UNKNOWN_HOST,
+                    zone.span,
+                    format!("no host is in zone `{}`", ichor_spec::yaml::show(&zone)),
+                )
+                .remedy(remedy),
+            );
+        }
+    }
+}
+
+fn warn_if_moved(cx: &mut Context<'_>, draft: &Draft) {
+    let Some(seen) = cx.world.machines.iter().find(|seen| seen.name == draft.name) else { return };
+    let Some(pinned) = pin(cx, draft).filter(|pinned| pinned.value != seen.host) else { return };
+    cx.findings.push(
+        Finding::warning(
+            Code::MOVED,
+            pinned.span,
+            format!("`{}` runs on `{}`, though it is pinned to `{}`", draft.name, seen.host, pinned.value),
+        )
+        .because("it was moved by HA or by hand; ichor leaves it there")
+        .remedy("move it back in Proxmox, or change the pin"),
+    );
+}
+
+fn request(cx: &Context<'_>, draft: &Draft, hosts: &Hosts) -> Request {
+    let seen = cx.world.machines.iter().find(|seen| seen.name == draft.name);
+    Request {
+        name: draft.name.clone(),
+        role: draft.role,
+        needs: Resources::new(machine::cpu(cx, draft).total(), machine::memory(draft)),
+        arch: cx.arch_of(&draft.all),
+        pin: pin(cx, draft).map(|pin| pin.value).filter(|pin| hosts.knows(pin)),
+        hosts: draft
+            .all
+            .hosts
+            .as_ref()
+            .map(|list| list.iter().map(|host| host.value.clone()).collect())
+            .unwrap_or_default(),
+        zone: draft.all.zone.as_ref().map(|zone| zone.value.clone()),
+        stays: seen.map(|seen| seen.host.clone()),
+    }
+}
+
+/// Three control planes on one host survive the loss of a VM, not of the host.
+fn warn_of_shared_fate(cx: &mut Context<'_>, requests: &[Request], placement: &Placement) {
+    let Some(ha) = cx.cluster.ha.filter(|ha| ha.value) else { return };
+    let mut per_host: BTreeMap<&HostName, usize> = BTreeMap::new();
+    let seats = requests.iter().zip(&placement.seats);
+    for (_, seat) in seats.filter(|(request, _)| request.role == Role::ControlPlane) {
+        *per_host.entry(&seat.host).or_default() += 1;
+    }
+    let total: usize = per_host.values().sum();
+    let Some((host, most)) = per_host.into_iter().max_by_key(|(_, count)| *count) else { return };
+    if total > 1 && total - most < total / 2 + 1 {
+        cx.findings.push(
+            Finding::warning(
+                Code::SHARED_FATE,
+                ha.span,
+                format!("losing host `{host}` takes {most} of {total} control planes, and quorum with them"),
+            )
+            .remedy("add hosts, so that no host has half of the control planes"),
+        );
+    }
+}
+
+fn report_refusals(cx: &mut Context<'_>, drafts: &[Draft], refusals: &[Refusal]) {
+    let by_name: BTreeMap<&MachineName, &Draft> = drafts.iter().map(|draft| (&draft.name, draft)).collect();
+    for refusal in refusals {
+        let at = by_name.get(refusal.machine()).map(|draft| draft.at);
+        cx.findings.push(refusal_finding(refusal, at));
+    }
+}
+
+fn refusal_finding(refusal: &Refusal, at: Option<ichor_model::Span>) -> Finding {
+    match refusal {
+        Refusal::Unpinned { machine, .. } => {
+            Finding::error(Code::UNPINNED, at, format!("`{machine}` has no host, and the strategy is `pin`"))
+                .remedy(format!("add `placement: {{pin: {{{machine}: HOST}}}}`, or use `strategy: spread`"))
+        }
+        Refusal::NoFit { machine, needs, hosts } => {
+            const MOST: usize = 12;
+            let mut finding = Finding::error(Code::NO_FIT, at, format!("`{machine}` fits on no host"))
+                .because(format!("it needs {needs}"));
+            for (host, lack) in hosts.iter().take(MOST) {
+                finding = finding.because(format!("`{host}`: {lack}"));
+            }
+            if hosts.len() > MOST {
+                finding = finding.because(format!("and {} more hosts", hosts.len() - MOST));
+            }
+            finding.remedy("make the machine smaller, add a host, or raise `placement.overcommit`")
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! VMIDs: given, counted up, or the first free of a range.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ichor_model::{
+    Code, Finding, MachineName, Span, VmId,
+    desired::{Role, Template},
+};
+use ichor_spec::values::VmIds;
+
+use super::{
+    Context,
+    expand::{Draft, Level},
+};
+
+/// The Proxmox CSI plugin keeps its volumes under this number.
+const CSI_VMID: u32 = 9999;
+
+/// The VMID of each machine that could get one.
+pub type Allocation = BTreeMap<MachineName, VmId>;
+
+/// Where VMIDs come from when nobody says.
+fn built_in(role: Role) -> VmIds {
+    let (first, last) = match role {
+        Role::ControlPlane => (2000, 2999),
+        Role::Worker => (3000, 3999),
+    };
+    let id = |number| VmId::new(number).expect("built-in ranges are within Proxmox's bounds");
+    VmIds::Range(id(first), id(last))
+}
+
+/// A wish for a VMID.
+struct Wish<'a> {
+    draft: &'a Draft,
+    ids: VmIds,
+    at: Span,
+    level: Level,
+}
+
+/// Gives every machine its VMID: fixed ones first, so that a range never takes one of them.
+pub fn allocate(cx: &mut Context<'_>, drafts: &[Draft], csi: bool) -> Allocation {
+    let wishes: Vec<Wish<'_>> = drafts.iter().map(|draft| wish(cx, draft)).collect();
+    check_ranges(cx, &wishes, csi);
+    let mut allocation = Allocation::new();
+    let mut taken: BTreeSet<VmId> = cx.world.foreign.iter().map(|vm| vm.vmid).collect();
+    let foreign = taken.clone();
+    if csi {
+        taken.extend(VmId::new(CSI_VMID));
+    }
+    taken.extend(cx.image.templates.iter().flat_map(|templates| templates.0.iter().map(|(_, id)| id.value)));
+    for wish in &wishes {
+        if let Some(id) = fixed(cx, wish) {
+            report_bad_choice(cx, wish, id, csi, &foreign);
+            taken.insert(id);
+            allocation.insert(wish.draft.name.clone(), id);
+        }
+    }
+    keep_existing(cx, &wishes, &mut allocation, &mut taken);
+    let mut cursors = BTreeMap::new();
+    for wish in &wishes {
+        if allocation.contains_key(&wish.draft.name) {
+            continue;
+        }
+        if let Some(id) = first_free(cx, wish, &mut cursors, &taken) {
+            taken.insert(id);
+            allocation.insert(wish.draft.name.clone(), id);
+        }
+    }
+    allocation
+}
+
+fn wish<'a>(cx: &Context<'_>, draft: &'a Draft) -> Wish<'a> {
+    match draft.nearest(cx, |machine| machine.vmid.as_ref()) {
+        Some((level, ids)) => Wish { draft, ids: ids.value, at: ids.span, level },
+        None => Wish { draft, ids: built_in(draft.role), at: draft.at, level: Level::Role },
+    }
+}
+
+/// Returns the number of a machine whose wish leaves no choice.
+fn fixed(cx: &mut Context<'_>, wish: &Wish<'_>) -> Option<VmId> {
+    let VmIds::From(first) = wish.ids else { return None };
+    let offset = match wish.level {
+        Level::Machine => 0,
+        Level::Group => wish.draft.ordinal,
+        Level::Role | Level::Cluster => return None,
+    };
+    let id = VmId::new(first.number().saturating_add(offset));
+    if id.is_none() {
+        cx.findings.push(
+            Finding::error(Code::BAD_VMID, wish.at, "counting up from here leaves what Proxmox takes")
+                .remedy("start lower: VMIDs end at 999999999"),
+        );
+    }
+    id
+}
+
+fn report_bad_choice(cx: &mut Context<'_>, wish: &Wish<'_>, id: VmId, csi: bool, foreign: &BTreeSet<VmId>) {
+    let name = &wish.draft.name;
+    if csi && id.number() == CSI_VMID {
+        cx.findings.push(
+            Finding::error(Code::VMID_RESERVED, wish.at, format!("`{name}` would have VMID 9999"))
+                .because("the Proxmox CSI plugin keeps its volumes under that number")
+                .remedy("choose another number"),
+        );
+    }
+    let ours = cx.world.machines.iter().any(|seen| seen.name == *name && seen.vmid == id);
+    if foreign.contains(&id) && !ours {
+        cx.findings.push(
+            Finding::error(
+                Code::VMID_FOREIGN,
+                wish.at,
+                format!("VMID {id} for `{name}` belongs to a VM that is not ours"),
+            )
+            .remedy("choose another number; the foreign VM is left alone"),
+        );
+    }
+}
+
+/// A machine that has a VM keeps its number, wherever the range now begins.
+fn keep_existing(
+    cx: &Context<'_>,
+    wishes: &[Wish<'_>],
+    allocation: &mut Allocation,
+    taken: &mut BTreeSet<VmId>,
+) {
+    let existing: BTreeMap<&MachineName, VmId> =
+        cx.world.machines.iter().map(|seen| (&seen.name, seen.vmid)).collect();
+    for wish in wishes {
+        if let Some(id) = existing.get(&wish.draft.name)
+            && !allocation.contains_key(&wish.draft.name)
+        {
+            taken.insert(*id);
+            allocation.insert(wish.draft.name.clone(), *id);
+        }
+    }
+}
+
+/// Takes the next free number of a range; `cursors` remembers how far each range is used.
+fn first_free(
+    cx: &mut Context<'_>,
+    wish: &Wish<'_>,
+    cursors: &mut BTreeMap<(u32, u32), u32>,
+    taken: &BTreeSet<VmId>,
+) -> Option<VmId> {
+    let (first, last) = match wish.ids {
+        VmIds::From(first) => (first.number(), VmId::MAX),
+        VmIds::Range(first, last) => (first.number(), last.number()),
+    };
+    let cursor = cursors.entry((first, last)).or_insert(first);
+    while *cursor <= last {
+        let id = VmId::new(*cursor)?;
+        *cursor += 1;
+        if !taken.contains(&id) {
+            return Some(id);
+        }
+    }
+    cx.findings.push(
+        Finding::error(
+            Code::VMID_RANGE_FULL,
+            wish.at,
+            format!("the VMID range {first}-{last} has no number left for `{}`", wish.draft.name),
+        )
+        .remedy("widen the range, or give this group one of its own"),
+    );
+    None
+}
+
+/// Ranges that are in use must not run into each other.
+fn check_ranges(cx: &mut Context<'_>, wishes: &[Wish<'_>], csi: bool) {
+    let mut ranges: BTreeMap<(VmId, VmId), (Span, String)> = BTreeMap::new();
+    for wish in wishes {
+        if let VmIds::Range(first, last) = wish.ids {
+            let owner = match wish.level {
+                Level::Machine => format!("`{}`", wish.draft.name),
+                Level::Group => format!("group `{}`", wish.draft.group),
+                Level::Role => format!("role `{}`", wish.draft.role),
+                Level::Cluster => "`defaults`".to_owned(),
+            };
+            ranges.entry((first, last)).or_insert((wish.at, owner));
+        }
+    }
+    let ranges: Vec<_> = ranges.into_iter().collect();
+    for (i, ((first, last), (at, owner))) in ranges.iter().enumerate() {
+        if csi && (first.number()..=last.number()).contains(&CSI_VMID) {
+            cx.findings.push(
+                Finding::error(
+                    Code::VMID_RESERVED,
+                    *at,
+                    format!("the range {first}-{last} of {owner} holds 9999"),
+                )
+                .because("the Proxmox CSI plugin keeps its volumes under that number")
+                .remedy("choose a range without 9999"),
+            );
+        }
+        for ((other_first, other_last), (other_at, other)) in &ranges[i + 1..] {
+            if other_first <= last {
+                cx.findings.push(
+                    Finding::error(
+                        Code::VMID_RANGES_OVERLAP,
+                        *other_at,
+                        format!("the range {other_first}-{other_last} of {other} overlaps {first}-{last} of {owner}"),
+                    )
+                    .see(*at, "the other range")
+                    .remedy("keep the ranges apart"),
+                );
+            }
+        }
+    }
+}
+
+/// Reports numbers that are given twice.
+pub fn check_unique(cx: &mut Context<'_>, drafts: &[Draft], allocation: &Allocation, templates: &[Template]) {
+    let mut seen: BTreeMap<VmId, (String, Option<Span>)> = BTreeMap::new();
+    for template in templates {
+        seen.insert(template.vmid, (format!("the template of role `{}`", template.role), None));
+    }
+    for draft in drafts {
+        let Some(id) = allocation.get(&draft.name) else { continue };
+        let at = draft.nearest(cx, |machine| machine.vmid.as_ref()).map_or(draft.at, |(_, ids)| ids.span);
+        if let Some((other, other_at)) = seen.insert(*id, (format!("`{}`", draft.name), Some(at))) {
+            let finding = Finding::error(
+                Code::VMID_TWICE,
+                at,
+                format!("`{}` and {other} both have VMID {id}", draft.name),
+            )
+            .remedy("give each VM a number of its own");
+            cx.findings.push(match other_at {
+                Some(other_at) => finding.see(other_at, "the other one comes from here"),
+                None => finding,
+            });
+        }
+    }
+}
