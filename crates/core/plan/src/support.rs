@@ -1,9 +1,10 @@
 //! Which Talos runs which Kubernetes.
 
 use ichor_model::{KubernetesVersion, Minor, TalosVersion};
+use serde::Serialize;
 
 /// One Talos minor: the Kubernetes minors its nodes accept, and what its last patch ships with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Support {
     /// The Talos minor.
     pub talos: Minor,

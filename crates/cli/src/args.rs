@@ -1,0 +1,182 @@
+//! What the user typed: one struct per verb, each flag with its own documentation and environment
+//! variable.
+
+mod check;
+mod completions;
+mod explain;
+mod man;
+mod plan;
+mod schema;
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Parser, Subcommand, ValueEnum, ValueHint};
+
+pub use self::{
+    check::Check,
+    completions::Completions,
+    explain::Explain,
+    man::Man,
+    plan::{Graph, Plan},
+    schema::Schema,
+};
+use crate::exit;
+
+const ABOUT: &str = "Talos Linux Kubernetes clusters on Proxmox VE, from one inventory";
+
+const EXAMPLES: &str = "\
+Examples:
+  ichor check                          check ./ichor.yaml or ./cluster.yaml
+  ichor -f clusters/ check             check every cluster of a directory
+  ichor -f lab.yaml plan --offline     show every VM the inventory stands for
+  ichor explain ICH-1101               explain a finding";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ichor",
+    version,
+    about = ABOUT,
+    after_help = format!("{EXAMPLES}\n\n{}", exit::table()),
+    subcommand_required = true,
+    arg_required_else_help = true,
+)]
+pub struct Cli {
+    /// Options of every verb.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Options of every verb.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// The inventory: a file, a directory with `cluster.yaml` or `ichor.yaml`, or a directory of clusters.
+    ///
+    /// Absent: `ichor.yaml`, else `cluster.yaml`, in the current directory. A `nodes.yaml` beside
+    /// either belongs to the same inventory. A `defaults.yaml` beside the inventory lies below it;
+    /// so does one in the directory above, when the inventory is a directory of its own.
+    #[arg(short, long, global = true, value_name = "PATH", env = "ICHOR_FILE", hide_env_values = true, value_hint = ValueHint::AnyPath)]
+    pub file: Option<PathBuf>,
+    /// Chooses one cluster by its name, where the inventory has several.
+    #[arg(long, global = true, value_name = "NAME", env = "ICHOR_CLUSTER", hide_env_values = true)]
+    pub cluster: Option<String>,
+    /// The form of the output.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORM",
+        env = "ICHOR_OUTPUT",
+        hide_env_values = true,
+        default_value = "table"
+    )]
+    pub output: Output,
+    /// When to colour: `auto` asks the terminal, `NO_COLOR` and `CLICOLOR_FORCE`.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        env = "ICHOR_COLOR",
+        hide_env_values = true,
+        default_value = "auto"
+    )]
+    pub color: Color,
+}
+
+/// What to do. Each verb is described by its own struct, from which its help is made.
+#[derive(Debug, Subcommand)]
+#[allow(missing_docs)]
+pub enum Verb {
+    Check(Check),
+    Plan(Plan),
+    Schema(Schema),
+    Explain(Explain),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs, as JSON.
+    Json,
+    /// For programs, as YAML.
+    Yaml,
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// When the stream is a terminal and nothing in the environment speaks against it.
+    Auto,
+    /// In any case.
+    Always,
+    /// In no case.
+    Never,
+}
+
+impl Color {
+    /// Finds the wish in arguments that could not be parsed, so that the complaint follows it too.
+    pub fn looked_for_in(arguments: &[OsString]) -> Self {
+        let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+        let apart = words.windows(2).find(|pair| pair[0] == "--color").map(|pair| pair[1]);
+        let joined = words.iter().find_map(|word| word.strip_prefix("--color="));
+        let from_environment = std::env::var("ICHOR_COLOR").ok();
+        joined
+            .or(apart)
+            .or(from_environment.as_deref())
+            .and_then(|word| Self::from_str(word, false).ok())
+            .unwrap_or(Self::Auto)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_is_documented_and_has_an_environment_variable() {
+        let mut command = Cli::command();
+        command.build();
+        for verb in command.get_subcommands().chain([&command]) {
+            for flag in verb.get_arguments().filter(|flag| flag.get_long().is_some()) {
+                let name = flag.get_id().as_str();
+                assert!(flag.get_help().is_some(), "{} --{name}", verb.get_name());
+                if !["help", "version"].contains(&name) {
+                    assert!(flag.get_env().is_some(), "{} --{name}", verb.get_name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_verb_has_examples() {
+        for verb in Cli::command().get_subcommands() {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.starts_with("Examples:\n  ichor "), "{}", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn a_wish_for_colour_is_found_in_arguments_that_do_not_parse() {
+        let find = |words: &[&str]| {
+            Color::looked_for_in(&words.iter().map(OsString::from).collect::<Vec<OsString>>())
+        };
+        assert_eq!(find(&["ichor", "--color", "never", "nonsense"]), Color::Never);
+        assert_eq!(find(&["ichor", "nonsense", "--color=always"]), Color::Always);
+        assert_eq!(find(&["ichor", "--color", "loud"]), Color::Auto);
+    }
+}

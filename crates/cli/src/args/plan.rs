@@ -1,0 +1,52 @@
+//! `ichor plan`.
+
+use std::path::PathBuf;
+
+use clap::{ValueEnum, ValueHint, builder::FalseyValueParser};
+use ichor_model::HostName;
+
+const EXAMPLES: &str = "\
+Examples:
+  ichor plan --offline                          the machines, their hosts, numbers and addresses
+  ichor plan --offline --explain                and why each machine goes to its host
+  ichor plan --offline --lose pve1              what would be left without host `pve1`
+  ichor plan --offline --graph svg > plan.svg   a picture of it
+  ichor plan --offline -o json | jq '.machines[].vmid'
+  ichor plan --offline --observed world.json    against hosts and VMs that were seen before";
+
+/// Shows what an inventory stands for, down to every VMID, address and MAC.
+///
+/// The plan is worked out from the inventory alone, or from it and a file of what was observed. The
+/// same input gives the same plan, everywhere and always.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Plan {
+    /// Plans without asking Proxmox.
+    #[arg(long, env = "ICHOR_OFFLINE", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub offline: bool,
+    /// Says of each machine why it goes to its host.
+    #[arg(long, env = "ICHOR_EXPLAIN", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub explain: bool,
+    /// Tells what would be left if a host were lost: quorum, and where its machines could go.
+    #[arg(long, value_name = "HOST", env = "ICHOR_LOSE", hide_env_values = true, value_parser = parse_host)]
+    pub lose: Option<HostName>,
+    /// Draws the cluster; takes the place of `--output`.
+    #[arg(long, value_name = "FORM", env = "ICHOR_GRAPH", hide_env_values = true)]
+    pub graph: Option<Graph>,
+    /// A JSON file of hosts and VMs that were seen, to plan against without asking Proxmox.
+    #[arg(long, value_name = "FILE", env = "ICHOR_OBSERVED", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    pub observed: Option<PathBuf>,
+}
+
+/// The form of a drawing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Graph {
+    /// Text that GitHub and many editors draw.
+    Mermaid,
+    /// A picture.
+    Svg,
+}
+
+fn parse_host(text: &str) -> Result<HostName, String> {
+    HostName::try_from(text.to_owned())
+}

@@ -1,0 +1,144 @@
+//! From a path to resolved clusters: find, load, choose, resolve, compare.
+
+use std::path::Path;
+
+use ichor_model::{ClusterName, Code, Desired, Finding, Findings, World};
+use ichor_plan::Resolution;
+use ichor_spec::{Inventory, Sources, yaml};
+
+use crate::{
+    inventory_files::{self, Found, InventoryFiles},
+    render::text,
+};
+
+/// Most cluster names that a message lists.
+const MAX_NAMES: usize = 12;
+
+/// The clusters that were asked for, and everything that is wrong with them.
+#[derive(Debug)]
+pub struct Clusters {
+    /// The files, for findings to point into.
+    pub sources: Sources,
+    /// The clusters, in the order of their files.
+    pub list: Vec<Cluster>,
+    /// Everything found, in the order of the files.
+    pub findings: Findings,
+}
+
+/// One cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Its name, if that could be read.
+    pub name: Option<ClusterName>,
+    /// Its files as they are shown, weakest first.
+    pub files: Vec<String>,
+    /// What came of its inventory; nothing, when there is an error in it.
+    pub resolution: Option<Resolution>,
+}
+
+impl Cluster {
+    /// Returns the cluster as it is to be, unless there is an error in its inventory.
+    pub fn desired(&self) -> Option<&Desired> {
+        self.resolution.as_ref()?.desired.as_ref()
+    }
+}
+
+impl Clusters {
+    /// Returns the clusters that are resolved.
+    pub fn resolved(&self) -> impl Iterator<Item = &Desired> {
+        self.list.iter().filter_map(Cluster::desired)
+    }
+}
+
+/// Loads and resolves the clusters under a path, or the one that is chosen by name.
+pub fn load(path: Option<&Path>, chosen: Option<&str>, world: &World) -> Clusters {
+    let Found { sources, inventories, mut findings } = inventory_files::find(path);
+    let mut candidates: Vec<Candidate> =
+        inventories.into_iter().map(|files| Candidate::load(files, &sources)).collect();
+    let several = candidates.len() > 1;
+    if let Some(name) = chosen.filter(|_| !candidates.is_empty()) {
+        findings.extend(choose(&mut candidates, name));
+    }
+    let mut list = Vec::new();
+    for candidate in candidates {
+        let (cluster, found) = candidate.resolve(world, several);
+        list.push(cluster);
+        findings.extend(found);
+    }
+    let mut clusters = Clusters { sources, list, findings };
+    let together = ichor_plan::check_together(&clusters.resolved().collect::<Vec<_>>());
+    clusters.findings.extend(together);
+    clusters.findings = clusters.findings.sorted();
+    clusters
+}
+
+/// An inventory that was loaded and may be the one that is wanted.
+#[derive(Debug)]
+struct Candidate {
+    files: InventoryFiles,
+    inventory: Option<Inventory>,
+    findings: Findings,
+}
+
+impl Candidate {
+    /// Loads the files. An inventory that misses some is not loaded: what it lacks would be
+    /// reported as missing, and the reason drown.
+    fn load(mut files: InventoryFiles, sources: &Sources) -> Self {
+        let mut findings = std::mem::take(&mut files.findings);
+        let inventory = if findings.has_errors() {
+            None
+        } else {
+            ichor_spec::load(sources, &files.layers, &mut findings)
+        };
+        Self { files, inventory, findings }
+    }
+
+    fn name(&self) -> Option<&ClusterName> {
+        Some(&self.inventory.as_ref()?.cluster.as_ref()?.name.as_ref()?.value)
+    }
+
+    fn resolve(mut self, world: &World, several: bool) -> (Cluster, Findings) {
+        let name = self.name().cloned();
+        let loaded_well = !self.findings.has_errors();
+        let resolution = self.inventory.as_ref().map(|inventory| ichor_plan::resolve(inventory, world));
+        if let Some(resolution) = &resolution {
+            self.findings.extend(resolution.findings.clone());
+        }
+        let findings = if several {
+            self.findings.iter().map(|finding| say_where(finding, &self.files)).collect()
+        } else {
+            self.findings
+        };
+        let resolution = resolution.filter(|_| loaded_well);
+        (Cluster { name, files: self.files.names, resolution }, findings)
+    }
+}
+
+/// Names the inventory in a finding that has no place of its own.
+fn say_where(finding: &Finding, files: &InventoryFiles) -> Finding {
+    match finding.at {
+        Some(_) => finding.clone(),
+        None => finding.clone().because(format!("in the inventory {}", files.name())),
+    }
+}
+
+/// Leaves the cluster of a name. If there is none, those inventories are left whose names could not
+/// be read, because the wanted one may be among them and their findings say what is wrong.
+fn choose(candidates: &mut Vec<Candidate>, wanted: &str) -> Findings {
+    let is_wanted = |candidate: &Candidate| candidate.name().is_some_and(|name| name.as_str() == wanted);
+    if candidates.iter().any(is_wanted) {
+        candidates.retain(is_wanted);
+        return Findings::new();
+    }
+    let names: Vec<String> =
+        candidates.iter().filter_map(Candidate::name).map(|n| format!("`{n}`")).collect();
+    candidates.retain(|candidate| candidate.name().is_none());
+    let finding =
+        Finding::error(Code::NO_SUCH_CLUSTER, None, format!("there is no cluster `{}`", yaml::show(wanted)));
+    let finding = match names.len() {
+        0 => finding.because("no cluster has a name that can be read"),
+        1 => finding.because(format!("there is {}", names[0])),
+        _ => finding.because(format!("there are {}", text::list_some(&names, MAX_NAMES))),
+    };
+    Findings::from_iter([finding.remedy("choose one of these with `--cluster`, or leave it out for all")])
+}

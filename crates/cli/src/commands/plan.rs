@@ -1,0 +1,136 @@
+//! `ichor plan`: what an inventory stands for.
+//!
+//! 1. [`read_world`]: what was observed, if a file of it is named;
+//! 2. [`clusters::load`]: the clusters, resolved against it;
+//! 3. [`answer`]: each cluster with what else was asked about it; any error ends here;
+//! 4. [`show`]: as tables, a document or a drawing.
+
+use std::path::Path;
+
+use ichor_model::{Code, Desired, Finding, Findings, World};
+use serde_json::Value;
+
+use crate::{
+    args::{Global, Graph, Output, Plan},
+    clusters::{self, Cluster},
+    exit::Exit,
+    failure::Failure,
+    files,
+    render::{
+        document, findings,
+        graph::{self, GraphHost},
+        placement::{Loss, Seat},
+        plan,
+        plan::Answer,
+        text,
+    },
+    terminal::Terminal,
+};
+
+/// Largest file of observations that is read: some hundred thousand VMs.
+const MAX_WORLD_BYTES: usize = 64 * 1024 * 1024;
+
+/// Most cluster names that a message lists.
+const MAX_NAMES: usize = 12;
+
+/// Plans the clusters.
+pub fn run(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    if !args.offline {
+        return Err(Failure::new(Exit::Failed, "this build plans offline only")
+            .because("it does not ask Proxmox what is there")
+            .hint("add `--offline`:\n    ichor plan --offline"));
+    }
+    let world = args.observed.as_deref().map(read_world).transpose()?.unwrap_or_default();
+    let mut clusters = clusters::load(global.file.as_deref(), global.cluster.as_deref(), &world);
+    let answers: Vec<Answer<'_>> =
+        clusters.list.iter().filter_map(|cluster| answer(cluster, args, &mut clusters.findings)).collect();
+    if args.graph.is_some() && answers.len() > 1 {
+        clusters.findings.push(choose_one(&answers));
+    }
+    findings::tell(&clusters.sources, &clusters.findings, terminal);
+    if clusters.findings.has_errors() {
+        return Ok(Exit::InvalidInput);
+    }
+    show(&answers, args.graph, global.output, terminal)?;
+    Ok(Exit::Done)
+}
+
+/// Reads what was observed.
+fn read_world(path: &Path) -> Result<World, Failure> {
+    let name = path.display();
+    let bytes = files::read_bounded(path, MAX_WORLD_BYTES).map_err(|why| {
+        Failure::new(Exit::InvalidInput, format!("`{name}` cannot be read"))
+            .because(why.to_string())
+            .hint(format!("`--observed` takes a JSON file of at most {MAX_WORLD_BYTES} bytes"))
+    })?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        Failure::new(Exit::InvalidInput, format!("`{name}` does not hold what was observed of a world"))
+            .because(error.to_string())
+            .hint("`--observed` takes JSON with the keys `hosts`, `machines` and `foreign`, all optional")
+    })
+}
+
+/// Gathers what was asked about one cluster.
+fn answer<'a>(cluster: &'a Cluster, args: &Plan, findings: &mut Findings) -> Option<Answer<'a>> {
+    let resolution = cluster.resolution.as_ref()?;
+    let loss = match args.lose.as_ref().map(|host| resolution.lose(host)).transpose() {
+        Ok(loss) => loss.as_ref().map(Loss::from),
+        Err(finding) => {
+            findings.push(finding);
+            None
+        }
+    };
+    Some(Answer {
+        desired: cluster.desired()?,
+        files: &cluster.files,
+        seats: args.explain.then(|| resolution.seats().iter().map(Seat::from).collect()),
+        loss,
+    })
+}
+
+/// A drawing is a document of its own: several in a row are none.
+fn choose_one(answers: &[Answer<'_>]) -> Finding {
+    let names: Vec<String> =
+        answers.iter().map(|answer| format!("`{}`", answer.desired.cluster.name)).collect();
+    Finding::error(Code::SEVERAL_CLUSTERS, None, "one cluster is drawn at a time")
+        .because(format!("there are {}", text::list_some(&names, MAX_NAMES)))
+        .remedy("choose one with `--cluster NAME`")
+}
+
+fn show(
+    answers: &[Answer<'_>],
+    drawing: Option<Graph>,
+    output: Output,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    match (drawing, output) {
+        (Some(Graph::Mermaid), _) => terminal.data(draw(answers, graph::mermaid))?,
+        (Some(Graph::Svg), _) => terminal.data(draw(answers, graph::svg))?,
+        (None, Output::Table) => terminal.show(&plan::text(answers, terminal.width()))?,
+        (None, Output::Json) => terminal.data(document::json(&whole(answers)))?,
+        (None, Output::Yaml) => terminal.data(document::yaml(&whole(answers)))?,
+    }
+    Ok(())
+}
+
+fn draw(answers: &[Answer<'_>], draw_one: fn(&Desired, &[GraphHost]) -> String) -> String {
+    answers.iter().map(|answer| draw_one(answer.desired, &hosts(answer.desired))).collect()
+}
+
+fn hosts(desired: &Desired) -> Vec<GraphHost> {
+    let hosts = desired.hosts.iter().map(|host| GraphHost {
+        name: host.name.clone(),
+        zone: host.zone.clone(),
+        cpu: host.cpu,
+        memory: host.memory,
+    });
+    hosts.collect()
+}
+
+/// One cluster is an object, several are a list.
+fn whole(answers: &[Answer<'_>]) -> Value {
+    match answers {
+        [answer] => plan::document(answer),
+        answers => answers.iter().map(plan::document).collect(),
+    }
+}

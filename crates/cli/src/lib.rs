@@ -1,0 +1,62 @@
+//! The command line of ichor.
+//!
+//! 1. [`args`] turns words and environment variables into typed requests;
+//! 2. [`commands`] has one thin file per verb, over `ichor-spec` and `ichor-plan`;
+//! 3. [`render`] turns findings and plans into text, tables, JSON and YAML;
+//! 4. [`exit`] is the one place that knows exit codes.
+//!
+//! This is the only crate that prints, reads the environment and opens inventory files.
+
+mod args;
+mod clusters;
+mod commands;
+mod exit;
+mod failure;
+mod files;
+mod inventory_files;
+mod render;
+mod terminal;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser};
+
+use crate::{
+    args::{Cli, Color},
+    terminal::Terminal,
+};
+
+pub use exit::Exit;
+
+/// Returns the whole command line with its help, for shell completions, man pages and references.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs the program with its arguments, the first of which is its own name.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    match Cli::try_parse_from(&arguments) {
+        Ok(cli) => run_verb(&cli),
+        Err(error) => show_usage(&error, Color::looked_for_in(&arguments)),
+    }
+}
+
+fn run_verb(cli: &Cli) -> Exit {
+    let terminal = Terminal::new(cli.global.color);
+    commands::run(cli, &terminal).unwrap_or_else(|failure| {
+        terminal.tell(&render::failure::text(&failure));
+        failure.exit
+    })
+}
+
+/// Shows what clap has to say: help and version are asked for, anything else is a mistake.
+fn show_usage(error: &clap::Error, color: Color) -> Exit {
+    let terminal = Terminal::new(color);
+    let text = error.render().ansi().to_string();
+    if error.use_stderr() {
+        terminal.tell(text.trim_end());
+        return Exit::InvalidInput;
+    }
+    terminal.show(&text).map_or(Exit::Failed, |()| Exit::Done)
+}

@@ -1,0 +1,7 @@
+//! The program `ichor`: hands its arguments to the library and its outcome to the shell.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ichor::run(std::env::args_os()).into()
+}

@@ -1,0 +1,20 @@
+//! Everything that is shown: text and tables for people, JSON and YAML for programs.
+
+pub mod document;
+pub mod excerpt;
+pub mod failure;
+pub mod findings;
+pub mod findings_json;
+#[cfg(test)]
+pub mod fixture;
+pub mod graph;
+pub mod headcount;
+pub mod hosts;
+pub mod machines;
+pub mod placement;
+pub mod places;
+pub mod plan;
+pub mod secrecy;
+pub mod summary;
+pub mod table;
+pub mod text;

@@ -1,0 +1,204 @@
+//! A cluster made by hand, for tests of what is shown.
+
+use std::collections::BTreeMap;
+
+use ichor_model::{
+    Desired, Minor, Size, VmId,
+    desired::{
+        AddressDelivery, Arch, Bios, Board, Boot, Cluster, ConfigDelivery, Cpu, Disk, DiskOptions, Endpoint,
+        EndpointKind, Hostnames, Image, ImageSource, Late, Machine, Network, Nic, Os, Platform, Proxmox,
+        Role, Source, Storage, Tls, Verify, VmOptions,
+    },
+    identity::Seed,
+};
+
+const IMAGE: &str = "v1.13.9-nocloud-amd64";
+
+/// Three control planes on three hosts, a worker with a disk of its own, and one whose host and
+/// address are not known yet.
+pub fn homelab() -> Desired {
+    let mut machines: Vec<Machine> = (0..3).map(control_plane).collect();
+    machines.extend([placed_worker(), late_worker()]);
+    Desired {
+        cluster: cluster(),
+        proxmox: Proxmox {
+            endpoint: "https://pve1.lab.example:8006".into(),
+            token: None,
+            tls: Tls::TrustOnFirstUse,
+            jump: None,
+            pool: None,
+            storage: Storage {
+                disks: "local-lvm".into(),
+                images: "local".into(),
+                templates: "local-lvm".into(),
+                cloudinit: "local-lvm".into(),
+                snippets: None,
+            },
+        },
+        hosts: Vec::new(),
+        network: Network {
+            cidr: vec!["10.0.0.0/24".parse().expect("network")],
+            pods: vec!["10.244.0.0/16".parse().expect("network")],
+            services: vec!["10.96.0.0/12".parse().expect("network")],
+            hostnames: Hostnames::Inventory,
+        },
+        os: Os::default(),
+        images: vec![image()],
+        templates: Vec::new(),
+        machines,
+        addons: BTreeMap::new(),
+        store: ".ichor".into(),
+        recipients: Vec::new(),
+    }
+}
+
+fn cluster() -> Cluster {
+    Cluster {
+        name: "homelab".parse().expect("name"),
+        id: "homelab".into(),
+        environment: Some("production".into()),
+        talos: "v1.13.9".parse().expect("version"),
+        kubernetes: "v1.36.3".parse().expect("version"),
+        contract: Minor::new(1, 13),
+        endpoint: Endpoint {
+            host: Late::Known("10.0.0.20".into()),
+            port: 6443,
+            kind: EndpointKind::TalosVip,
+            vip: Some([10, 0, 0, 20].into()),
+            kube_vip: None,
+        },
+        ha: true,
+        protect: true,
+        schedule_on_control_planes: false,
+        discovery: true,
+        domain: "cluster.local".into(),
+        region: None,
+        cert_sans: Vec::new(),
+        manifests: Vec::new(),
+    }
+}
+
+fn image() -> Image {
+    Image {
+        id: IMAGE.into(),
+        talos: "v1.13.9".parse().expect("version"),
+        source: ImageSource::Disk,
+        platform: Platform::Nocloud,
+        arch: Arch::Amd64,
+        secureboot: false,
+        extensions: vec!["siderolabs/qemu-guest-agent".into()],
+        kernel_args: Vec::new(),
+        schematic: None,
+        file: None,
+        factory: "https://factory.talos.dev".into(),
+    }
+}
+
+fn control_plane(index: u32) -> Machine {
+    machine(
+        Role::ControlPlane,
+        &format!("cp-{}", index + 1),
+        2000 + index,
+        11 + index,
+        &format!("pve{}", index + 1),
+    )
+}
+
+fn placed_worker() -> Machine {
+    let mut worker = machine(Role::Worker, "worker-1", 3000, 21, "pve1");
+    worker.memory = Size::from_gib(16);
+    worker.disks.push(disk("scsi1", "longhorn", 200));
+    worker
+}
+
+fn late_worker() -> Machine {
+    let mut worker = machine(Role::Worker, "worker-2", 3001, 22, "pve2");
+    worker.host = Late::From(Source::LiveHosts);
+    worker.nics[0].addresses = vec![Late::From(Source::Lease)];
+    worker.boot.address = AddressDelivery::Dhcp;
+    worker
+}
+
+fn machine(role: Role, name: &str, vmid: u32, address: u32, host: &str) -> Machine {
+    let seed = Seed { cluster: "homelab", machine: name, generation: 1 };
+    Machine {
+        name: name.parse().expect("name"),
+        group: role.word().into(),
+        role,
+        generation: 1,
+        host: Late::Known(host.parse().expect("host")),
+        vmid: VmId::new(vmid).expect("vmid"),
+        uuid: seed.uuid(),
+        talos: "v1.13.9".parse().expect("version"),
+        kubernetes: "v1.36.3".parse().expect("version"),
+        image: IMAGE.into(),
+        boot: Boot {
+            address: AddressDelivery::Cloudinit,
+            config: ConfigDelivery::Maintenance,
+            verify: Verify::Console,
+        },
+        cpu: Cpu { cores: 4, sockets: 1, cpu_type: "x86-64-v2-AES".into(), numa: false },
+        memory: Size::from_gib(8),
+        disks: vec![disk("scsi0", "system", 40)],
+        nics: vec![nic(&seed, address)],
+        vm: vm_options(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        taints: BTreeMap::new(),
+        patches: Vec::new(),
+    }
+}
+
+fn disk(slot: &str, name: &str, size_gib: u64) -> Disk {
+    Disk {
+        slot: slot.into(),
+        name: name.into(),
+        size: Size::from_gib(size_gib),
+        storage: "local-lvm".into(),
+        mount: None,
+        filesystem: None,
+        options: DiskOptions {
+            ssd: true,
+            discard: true,
+            iothread: true,
+            backup: true,
+            replicate: true,
+            cache: None,
+        },
+    }
+}
+
+fn nic(seed: &Seed<'_>, address: u32) -> Nic {
+    Nic {
+        slot: "net0".into(),
+        mac: seed.mac(0, None, 0),
+        bridge: "vmbr0".into(),
+        vlan: None,
+        mtu: None,
+        model: "virtio".into(),
+        firewall: false,
+        queues: None,
+        addresses: vec![Late::Known(format!("10.0.0.{address}/24").parse().expect("address"))],
+        gateways: vec![[10, 0, 0, 1].into()],
+        dns: Vec::new(),
+        routes: Vec::new(),
+    }
+}
+
+fn vm_options() -> VmOptions {
+    VmOptions {
+        machine: Board::Q35,
+        bios: Bios::Ovmf,
+        efi_storage: Some("local-lvm".into()),
+        tpm: false,
+        scsi_controller: "virtio-scsi-pci".into(),
+        agent: true,
+        on_boot: true,
+        protection: false,
+        startup: None,
+        tags: vec!["homelab".into()],
+        notes: None,
+        pci: Vec::new(),
+        cloudinit_storage: Some("local-lvm".into()),
+    }
+}

@@ -1,0 +1,54 @@
+//! The table of machines.
+
+use ichor_model::{
+    Desired,
+    desired::{Disk, Late, Machine, Role},
+};
+
+use super::{table::Table, text};
+
+/// Returns the table: control planes, then workers.
+pub fn table(desired: &Desired, width: Option<u16>) -> String {
+    let titles =
+        ["MACHINE", "ROLE", "HOST", "VMID", "ADDRESS", "MAC", "CPU", "MEMORY", "DISKS", "IMAGE", "UUID"];
+    let mut table = Table::new(titles);
+    for machine in Role::ALL.into_iter().flat_map(|role| desired.of_role(role)) {
+        table.row(row(machine));
+    }
+    table.numbers([3, 6, 7]).dispensable([10, 9, 5, 8]).render(width)
+}
+
+fn row(machine: &Machine) -> [String; 11] {
+    let nic = machine.nics.first();
+    let addresses = nic.map(|nic| nic.addresses.iter().map(late).collect::<Vec<_>>().join(", "));
+    [
+        machine.name.to_string(),
+        machine.role.to_string(),
+        late(&machine.host),
+        machine.vmid.to_string(),
+        addresses.unwrap_or_default(),
+        nic.map(|nic| nic.mac.to_string()).unwrap_or_default(),
+        machine.cpu.total().to_string(),
+        machine.memory.to_string(),
+        disks(&machine.disks),
+        machine.image.clone(),
+        machine.uuid.to_string(),
+    ]
+}
+
+/// Shows a value, or who will give it.
+pub fn late<T: ToString>(value: &Late<T>) -> String {
+    match value {
+        Late::Known(value) => value.to_string(),
+        Late::From(source) => source.to_string(),
+    }
+}
+
+/// Shows the system disk by its size, and the others by name too.
+fn disks(disks: &[Disk]) -> String {
+    let shown = disks.iter().enumerate().map(|(i, disk)| match i {
+        0 => disk.size.to_string(),
+        _ => format!("{} {}", disk.name, disk.size),
+    });
+    text::safe_line(&shown.collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,175 @@
+//! Every verb, its exit code and its output.
+
+use std::{fs, process::Stdio};
+
+use serde_json::{Value, json};
+
+use super::{Lab, Outcome, SHARED, own, whole};
+
+#[test]
+fn exit_codes_tell_what_happened() {
+    let lab = Lab::new(&[("good.yaml", &whole("a")), ("bad.yaml", "bogus: 1\n")]);
+    for (arguments, code) in [
+        (&["--help"][..], 0),
+        (&["--version"], 0),
+        (&["help", "plan"], 0),
+        (&["check", "-f", "good.yaml"], 0),
+        (&["plan", "--offline", "-f", "good.yaml"], 0),
+        (&["plan", "-f", "good.yaml"], 1),
+        (&["check", "-f", "bad.yaml"], 3),
+        (&["plan", "--offline", "-f", "bad.yaml"], 3),
+        (&["check", "-f", "good.yaml", "--cluster", "b"], 3),
+        (&[], 3),
+        (&["nonsense"], 3),
+        (&["check", "--nonsense"], 3),
+        (&["check", "-o", "xml"], 3),
+        (&["plan", "--offline", "--lose", "no_host"], 3),
+        (&["explain", "ICH-0001"], 3),
+    ] {
+        let outcome = lab.run(arguments);
+        assert_eq!(outcome.code, code, "{arguments:?}: {}", outcome.stderr);
+        assert!(code == 0 || !outcome.stderr.is_empty(), "{arguments:?} fails without a word");
+    }
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    let lab = Lab::new(&[]);
+    let help = lab.run(&["--help"]).stdout;
+    assert!(help.contains("Exit codes:\n    0  done") && help.contains("Examples:"), "{help}");
+    assert_eq!(lab.run(&["--version"]).stdout, format!("ichor {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn planning_without_offline_says_what_to_add() {
+    let outcome = Lab::new(&[("cluster.yaml", &whole("a"))]).run(&["plan"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""));
+    insta::assert_snapshot!(outcome.stderr, @r"
+    error: this build plans offline only
+      it does not ask Proxmox what is there
+    hint: add `--offline`:
+        ichor plan --offline
+    ");
+}
+
+#[test]
+fn observations_are_read_or_refused_with_a_reason() {
+    let seen = |name: &str| json!({ "name": name, "cpu": 32, "memory": "128GiB" });
+    let hosts = ["pve1", "pve2", "pve3"].map(seen);
+    let world = json!({ "hosts": hosts }).to_string();
+    let lab = Lab::new(&[
+        ("cluster.yaml", &whole("a")),
+        ("world.json", &world),
+        ("typo.json", "{\"hosts\": [],\n \"macines\": []}"),
+        ("broken.json", "{\"hosts\": ["),
+    ]);
+    let plan = |file: &str| lab.run(&["plan", "--offline", "--observed", file]);
+    assert_eq!(plan("world.json").code, 0);
+    for (file, why) in [
+        (
+            "typo.json",
+            "unknown field `macines`, expected one of `hosts`, `machines`, `foreign` at line 2 column 10",
+        ),
+        ("broken.json", "EOF while parsing a list at line 1 column 11"),
+        ("none.json", "No such file or directory"),
+    ] {
+        let outcome = plan(file);
+        assert_eq!(outcome.code, 3, "{file}");
+        assert!(outcome.stderr.contains(why), "{file}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn schema_is_json_or_yaml() {
+    let lab = Lab::new(&[]);
+    let schema: Value = serde_json::from_str(&lab.run(&["schema"]).stdout).expect("JSON");
+    assert_eq!(schema["title"], "ichor inventory");
+    assert!(lab.run(&["schema", "-o", "yaml"]).stdout.contains("title: ichor inventory\n"));
+}
+
+#[test]
+fn codes_are_explained() {
+    let lab = Lab::new(&[]);
+    let list = lab.run(&["explain"]).stdout;
+    assert!(list.starts_with("CODE") && list.contains("\nICH-1101  a key is not known\n"), "{list}");
+    let one = lab.run(&["explain", "1101"]).stdout;
+    assert!(one.starts_with("ICH-1101: a key is not known\n\nKeys that ichor does not know"), "{one}");
+    let value: Value =
+        serde_json::from_str(&lab.run(&["explain", "ich1101", "-o", "json"]).stdout).expect("JSON");
+    assert_eq!(value["title"], "a key is not known");
+    assert!(lab.run(&["explain", "exit-codes"]).stdout.contains("130  interrupted"));
+    let narrow = Outcome::of(lab.command(&["explain", "1101"]).env("COLUMNS", "40")).stdout;
+    assert!(narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
+    assert!(lab.run(&["explain", "versions"]).stdout.starts_with("TALOS"));
+    insta::assert_snapshot!(lab.run(&["explain", "ICH-1122"]).stderr, @r"
+    error: nothing is known about `ICH-1122`
+    hint: perhaps one of these:
+        ichor explain ICH-1121  # a Kubernetes label, annotation or taint is not allowed
+        ichor explain ICH-1120  # a Proxmox tag is not allowed
+        ichor explain ICH-1119  # a path is not usable
+    ");
+}
+
+#[test]
+fn completions_exist_for_every_shell() {
+    let lab = Lab::new(&[]);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = lab.run(&["completions", shell]).stdout;
+        assert!(script.contains("ichor") && script.contains("deny-warnings"), "{shell}");
+    }
+}
+
+#[test]
+fn the_manual_is_printed_or_written() {
+    let lab = Lab::new(&[]);
+    assert!(lab.run(&["man"]).stdout.contains(".TH ichor 1"));
+    assert_eq!(lab.run(&["man", "share/man"]).code, 0);
+    let mut pages: Vec<String> = fs::read_dir(lab.path("share/man"))
+        .expect("pages")
+        .map(|page| page.expect("page").file_name().to_string_lossy().into_owned())
+        .collect();
+    pages.sort();
+    assert!(pages.contains(&"ichor.1".into()) && pages.contains(&"ichor-plan.1".into()), "{pages:?}");
+    lab.write("file", "");
+    assert_eq!(lab.run(&["man", "file"]).code, 1);
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let lab = Lab::new(&[("cluster.yaml", "bogus: 1\n")]);
+    for (arguments, code) in
+        [(&["schema"][..], 0), (&["--help"], 0), (&["explain"], 0), (&["check", "-o", "json"], 3)]
+    {
+        let (reader, writer) = std::io::pipe().expect("pipe");
+        drop(reader);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_ichor"))
+            .current_dir(lab.path(""))
+            .args(arguments)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .expect("the program runs");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_a_failure() {
+    let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ichor"))
+        .arg("schema")
+        .stdout(full)
+        .output()
+        .expect("the program runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("could not write the output"));
+}
+
+#[test]
+fn several_clusters_are_drawn_one_at_a_time() {
+    let lab = Lab::new(&[("defaults.yaml", SHARED), ("a.yaml", &own("a", 0)), ("b.yaml", &own("b", 1))]);
+    let outcome = lab.run(&["plan", "--offline", "-f", ".", "--graph", "mermaid", "--cluster", "a"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+}
