@@ -1,9 +1,9 @@
 //! The command line of ichor.
 //!
-//! 1. [`args`] turns words and environment variables into typed requests;
-//! 2. [`commands`] has one thin file per verb, over `ichor-spec` and `ichor-plan`;
-//! 3. [`render`] turns findings and plans into text, tables, JSON and YAML;
-//! 4. [`exit`] is the one place that knows exit codes.
+//! 1. `args` turns words and environment variables into typed requests;
+//! 2. `commands` has one thin file per verb, over `ichor-spec` and `ichor-plan`;
+//! 3. `render` turns findings and plans into text, tables, JSON and YAML;
+//! 4. `exit` is the one place that knows exit codes.
 //!
 //! This is the only crate that prints, reads the environment and opens inventory files.
 

@@ -47,7 +47,7 @@ pub fn mermaid(desired: &Desired, hosts: &[GraphHost]) -> String {
 
 /// Renders an SVG picture that stands on its own, on light and on dark pages.
 ///
-/// `hosts` are ordered as in [`mermaid`].
+/// `hosts` are ordered as in [`mermaid()`].
 pub fn svg(desired: &Desired, hosts: &[GraphHost]) -> String {
     svg::render(desired, &Topology::new(desired, hosts))
 }

@@ -3,7 +3,7 @@
 //! - [`resolve`] turns an inventory into a [`Desired`](ichor_model::Desired) cluster;
 //! - [`placement`] finds a host for every machine;
 //! - [`support`] knows which Talos runs which Kubernetes;
-//! - [`together`] checks clusters that live side by side.
+//! - [`check_together`] compares clusters that live side by side.
 
 pub mod placement;
 mod resolve;
