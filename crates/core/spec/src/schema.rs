@@ -14,7 +14,29 @@ pub fn json_schema() -> Value {
         let files = "One cluster, or a part of it: in a directory, `cluster.yaml`, `nodes.yaml` and `defaults.yaml` share this schema.";
         object.insert("$comment".into(), files.into());
     }
+    point_at_records(&mut schema);
     schema
+}
+
+/// Makes `anyOf: [record, null]` the record alone. Editors complete keys through a plain reference and
+/// say which key is wrong, where a choice only lets them say that no alternative fits.
+fn point_at_records(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            let record =
+                object.get("anyOf").and_then(Value::as_array).and_then(|choices| match choices.as_slice() {
+                    [record, null] if null["type"] == "null" => record.get("$ref").cloned(),
+                    _ => None,
+                });
+            if let Some(record) = record {
+                object.shift_remove("anyOf");
+                object.insert("$ref".into(), record);
+            }
+            object.values_mut().for_each(point_at_records);
+        }
+        Value::Array(list) => list.iter_mut().for_each(point_at_records),
+        _ => {}
+    }
 }
 
 /// Returns the section that a misplaced key belongs to.

@@ -271,7 +271,6 @@ text_schema! {
     FilePath, "A path relative to the inventory.", "^.+$", "patches/all.yaml";
     Tag, "A Proxmox tag.", "^[A-Za-z0-9_][A-Za-z0-9_+.-]*$", "kubernetes";
     LabelKey, "A Kubernetes label key.", "^.{1,317}$", "example.com/tier";
-    LabelValue, "A Kubernetes label value.", "^.{0,63}$", "apps";
     Taint, "A taint: `Effect` or `value:Effect`.", "^([^:]*:)?(NoSchedule|PreferNoSchedule|NoExecute)$", "gpu:NoSchedule";
     Extension, "An official Talos extension.", "^(siderolabs/)?[a-z0-9][a-z0-9._-]*$", "siderolabs/qemu-guest-agent";
     Fingerprint, "The SHA-256 fingerprint of a certificate.", "^([0-9A-Fa-f]{2}:){31}[0-9A-Fa-f]{2}$", "AB:CD:EF:01:23:45:67:89:AB:CD:EF:01:23:45:67:89:AB:CD:EF:01:23:45:67:89:AB:CD:EF:01:23:45:67:89";
@@ -410,8 +409,11 @@ impl JsonSchema for Address {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "An address, an offset from the network's first address such as `+10`, or `dhcp`.",
-            "type": "string",
-            "pattern": r"^(\+[0-9]+|dhcp|[0-9a-fA-F:.]+)$",
+            // To a YAML reader `+10` is a number.
+            "anyOf": [
+                { "type": "string", "pattern": r"^(\+[0-9]+|dhcp|[0-9a-fA-F:.]+)$" },
+                { "type": "integer", "minimum": 0 },
+            ],
             "examples": ["+10", "10.0.0.11", "dhcp"],
         })
     }
@@ -781,7 +783,7 @@ impl JsonSchema for Secret {
 #[schemars(untagged)]
 pub enum TextOrSecret {
     /// Plain text.
-    Text(String),
+    Text(LooseText),
     /// A secret.
     Secret(Secret),
 }
@@ -790,20 +792,42 @@ impl Read for TextOrSecret {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.kind {
             Kind::Map(_) => Secret::read(node, reader).map(Self::Secret),
-            _ => LooseText::read(node, reader).map(|text| Self::Text(text.0)),
+            _ => LooseText::read(node, reader).map(Self::Text),
         }
     }
 }
 
 /// Text that may be anything, also empty or a word such as `true`: values of settings that the
 /// program behind them reads as text.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LooseText(pub String);
 
 impl Read for LooseText {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         reader.scalar(node, "text").map(|(text, _)| Self(text.to_owned()))
     }
+}
+
+/// The JSON schema of text that other YAML readers may take for a number or a switch.
+macro_rules! loose_text_schema {
+    ($($type:ident, $description:literal, $example:literal;)*) => {
+        $(impl JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "description": $description, "type": ["string", "number", "boolean"], "examples": [$example],
+                })
+            }
+        })*
+    };
+}
+
+loose_text_schema! {
+    LooseText, "Text, which may look like a number or a switch.", "1024";
+    LabelValue, "A Kubernetes label value, at most 63 characters.", "apps";
 }
 
 /// Any YAML, handed on as it is to Talos, Kubernetes or Helm.

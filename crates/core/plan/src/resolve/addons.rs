@@ -364,7 +364,7 @@ fn service_settings(service: &ExtensionService) -> d::ExtensionService {
 
 fn setting(value: &TextOrSecret) -> Setting {
     match value {
-        TextOrSecret::Text(text) => Setting::Text(text.clone()),
+        TextOrSecret::Text(text) => Setting::Text(text.0.clone()),
         TextOrSecret::Secret(secret) => Setting::Secret(secret.0.clone()),
     }
 }
