@@ -229,6 +229,38 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_a_secret_is_never_repeated() {
+        for text in [
+            "token: user@pve!name=hunter2",
+            "token: [hunter2]",
+            "token: {plain: hunter2}",
+            "token: {env: hunter2, file: hunter2}",
+            "token: {env: user@pve!name=hunter2}",
+            "token: {env: [hunter2]}",
+            "token: {sops: hunter2}",
+            "token: {vault: hunter2}",
+            "token: {command: echo hunter2}",
+            "token: {command: [echo, {hunter2: hunter2}]}",
+            "token: !vault hunter2",
+            "api_token: hunter2",
+            "endpoint: https://root:hunter2@pve1:8006",
+            "endpoint: https://root:hunter2@pve1:0",
+            "endpoint: root:hunter2@pve1",
+            "endpoint: https://root:hunter 2@pve1",
+            "jump: ssh://root:hunter2@pve1",
+        ] {
+            let mut sources = Sources::default();
+            let files = vec![sources.add("ichor.yaml", format!("proxmox: {{{text}}}\n"))];
+            let mut findings = Findings::new();
+            load(&sources, &Layers { defaults: Vec::new(), files }, &mut findings);
+            assert!(!findings.is_empty(), "{text}");
+            for finding in &findings {
+                assert!(finding.private && !format!("{finding:?}").contains("hunter"), "{text}: {finding:?}");
+            }
+        }
+    }
+
+    #[test]
     fn places_count_characters_from_one() {
         let mut sources = Sources::default();
         let source = sources.add("x", "a: 1\né: 2\n");

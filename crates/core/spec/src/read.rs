@@ -127,11 +127,16 @@ impl Reader {
                 None => format!("the keys here are {}", list(known)),
             },
         };
-        self.findings.push(
-            Finding::error(Code::UNKNOWN_KEY, key.span, format!("`{}` is not a key here", show(&key.text)))
-                .remedy(remedy),
-        );
+        let message = format!("`{}` is not a key here", show(&key.text));
+        let finding = Finding::error(Code::UNKNOWN_KEY, key.span, message).remedy(remedy);
+        self.findings.push(if names_a_secret(&key.text) { finding.private() } else { finding });
     }
+}
+
+/// Whether a key we do not know may stand before a secret, so that its line must not be shown.
+fn names_a_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["token", "secret", "passw", "credential", "auth", "key"].iter().any(|word| key.contains(word))
 }
 
 fn list(words: &[&str]) -> String {

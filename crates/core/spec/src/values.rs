@@ -4,7 +4,7 @@ use std::{net::IpAddr, str::FromStr};
 
 use ichor_model::{
     ClusterName, Code, Finding, HostName, KubernetesVersion, MacAddress, MachineName, Minor, Problem,
-    SecretRef, Size, TalosVersion, VmId,
+    SecretRef, Size, Span, TalosVersion, VmId,
     desired::{
         AddressDelivery, Arch, Bios, Board, CloneKind, ConfigDelivery, Hostnames, ImageSource, Role, Verify,
     },
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     read::{Read, Reader, keys, parsed, words},
-    yaml::{Kind, Node, show},
+    yaml::{Key, Kind, Node, show},
 };
 
 parsed! {
@@ -33,7 +33,6 @@ parsed! {
     ClusterName, BAD_NAME, "a name";
     NamePattern, NAME_PATTERN, "a name with `{n}` in it";
     Address, BAD_ADDRESS, "an address, an offset such as `+10`, or `dhcp`";
-    Url, BAD_URL, "a URL, as in `https://pve1.example:8006`";
     FilePath, BAD_PATH, "a path relative to the inventory";
     Tag, BAD_TAG, "a tag of letters and digits";
     LabelKey, BAD_LABEL, "a label key";
@@ -480,17 +479,36 @@ pub struct Url {
     pub text: String,
 }
 
+impl Read for Url {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let (text, _) = reader.scalar(node, "a URL, as in `https://pve1.example:8006`")?;
+        match text.parse() {
+            Ok(url) => Some(url),
+            // What stands before an `@` may be a password: neither it nor its line is shown.
+            Err(Problem { message, remedy }) if text.contains('@') => {
+                let finding = Finding::error(Code::BAD_URL, node.span, format!("this URL {message}"));
+                reader.findings.push(finding.remedy(remedy).private());
+                None
+            }
+            Err(problem) => {
+                reader.problem(Code::BAD_URL, node.span, text, problem);
+                None
+            }
+        }
+    }
+}
+
 impl FromStr for Url {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| {
-            Problem::new("has no scheme", "begin with `https://`, as in `https://pve1.example:8006`")
-        })?;
-        let scheme_ok =
-            !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        if !scheme_ok || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(Problem::new("is not a URL", "write it as in `https://pve1.example:8006`"));
+        let wrong = |message: &str| Problem::new(message, "write it as in `https://pve1.example:8006`");
+        if text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(wrong("is not a URL"));
+        }
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| no_scheme(text))?;
+        if scheme.is_empty() || !scheme.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()) {
+            return Err(wrong("is not a URL"));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let (user, place) =
@@ -503,13 +521,26 @@ impl FromStr for Url {
     }
 }
 
+fn no_scheme(text: &str) -> Problem {
+    if text.contains('@') {
+        let remedy = "begin with the scheme, as in `ssh://git@git.example/fleet.git`";
+        return Problem::new("has no scheme", remedy);
+    }
+    Problem::new("has no scheme", format!("write `https://{}`", show(text)))
+}
+
 fn check_authority(place: &str) -> Result<(), Problem> {
     let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, port)) => (host, port.strip_prefix(':')),
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(""))),
         None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
     };
     if host.is_empty() {
         return Err(Problem::new("names no server", "write it as in `https://pve1.example:8006`"));
+    }
+    if port.is_some_and(|port| port.contains(':')) {
+        let remedy = "write the address in brackets, as in `https://[fd00::5]:8006`";
+        return Err(Problem::new("has an IPv6 address without brackets, or two ports", remedy));
     }
     if port.is_some_and(|port| port.parse::<u16>().map_or(true, |number| number == 0)) {
         return Err(Problem::new(
@@ -692,63 +723,87 @@ impl Read for Secret {
         match &node.kind {
             Kind::Map(entries) if entries.len() == 1 => {
                 let (key, value) = &entries[0];
-                read_secret(&key.text, value, reader).map(Self)
+                read_secret(key, value, reader).map(Self)
             }
             Kind::Map(_) => {
-                reader.findings.push(bad_secret(node, "a reference has exactly one key").private());
+                reader.findings.push(bad_secret(node.span, "a reference has exactly one key", SECRET_FORMS));
                 None
             }
             _ => {
-                // The text may be the secret itself: neither it nor its line is ever shown.
-                let finding = bad_secret(node, "a secret must not stand in an inventory");
-                reader.findings.push(finding.private());
+                let message = "a secret must not stand in an inventory";
+                reader.findings.push(bad_secret(node.span, message, SECRET_FORMS));
                 None
             }
         }
     }
 }
 
-fn bad_secret(node: &Node, message: &str) -> Finding {
-    Finding::error(Code::BAD_SECRET, node.span, message).remedy(SECRET_FORMS)
+/// Whatever is written where a secret is wanted may be one: neither it nor its line is ever shown.
+fn bad_secret(at: Span, message: &str, remedy: &str) -> Finding {
+    Finding::error(Code::BAD_SECRET, at, message).remedy(remedy).private()
 }
 
-fn read_secret(kind: &str, value: &Node, reader: &mut Reader) -> Option<SecretRef> {
-    if kind == "command" {
-        let words = Vec::<ichor_model::At<String>>::read(value, reader)?;
-        if words.is_empty() {
-            reader.findings.push(bad_secret(value, "the command has no words"));
-            return None;
-        }
-        return Some(SecretRef::Command(words.into_iter().map(|word| word.value).collect()));
-    }
-    let make: fn(String) -> SecretRef = match kind {
+fn read_secret(key: &Key, value: &Node, reader: &mut Reader) -> Option<SecretRef> {
+    let make: fn(String) -> SecretRef = match key.text.as_str() {
+        "command" => return read_command(value, reader),
         "env" => SecretRef::Env,
         "file" => SecretRef::File,
         "sops" => SecretRef::Sops,
         "vault" => SecretRef::Vault,
         _ => {
-            reader.findings.push(bad_secret(value, "this is no place where secrets are found").private());
+            let message = "this is no place where secrets are found";
+            reader.findings.push(bad_secret(key.span, message, SECRET_FORMS));
             return None;
         }
     };
-    let text = String::read(value, reader)?;
-    let needs_fragment = matches!(kind, "sops" | "vault");
-    let fragment_ok = text.split_once('#').is_some_and(|(path, key)| !path.is_empty() && !key.is_empty());
-    if needs_fragment && !fragment_ok {
-        let problem = Problem::new(
-            "does not say which value is meant",
-            format!("add `#` and its key: `{kind}: path#key`"),
-        );
-        reader.problem(Code::BAD_SECRET, value.span, &text, problem);
+    let Kind::Scalar { text, .. } = &value.kind else {
+        reader.findings.push(bad_secret(value.span, "a place of secrets is one text", SECRET_FORMS));
         return None;
+    };
+    match place_problem(&key.text, text) {
+        Some((message, remedy)) => {
+            reader.findings.push(bad_secret(value.span, message, remedy));
+            None
+        }
+        None => Some(make(text.clone())),
     }
-    if kind == "env" && !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        let problem =
-            Problem::new("is not the name of an environment variable", "use letters, digits and `_`");
-        reader.problem(Code::BAD_SECRET, value.span, &text, problem);
-        return None;
+}
+
+/// Says what is wrong with the place of a secret, and what to write instead.
+fn place_problem(kind: &str, place: &str) -> Option<(&'static str, &'static str)> {
+    const NO_KEY: &str = "this does not say which value is meant";
+    let has_key = place.split_once('#').is_some_and(|(path, key)| !path.is_empty() && !key.is_empty());
+    match kind {
+        _ if place.is_empty() => Some(("the place of the secret is empty", SECRET_FORMS)),
+        "env" if !place.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => Some((
+            "this is not the name of an environment variable",
+            "write its name alone, as in `{env: ICHOR_PVE_TOKEN}`",
+        )),
+        "sops" if !has_key => {
+            Some((NO_KEY, "add `#` and its key, as in `{sops: secrets.sops.yaml#proxmox.token}`"))
+        }
+        "vault" if !has_key => Some((NO_KEY, "add `#` and its field, as in `{vault: secret/pve#token}`")),
+        _ => None,
     }
-    Some(make(text))
+}
+
+fn read_command(value: &Node, reader: &mut Reader) -> Option<SecretRef> {
+    let words: Option<Vec<String>> = match &value.kind {
+        Kind::List(items) if !items.is_empty() => items.iter().map(command_word).collect(),
+        _ => None,
+    };
+    if words.is_none() {
+        let remedy = "write it as in `{command: [pass, show, pve]}`";
+        reader.findings.push(bad_secret(value.span, "a command is a list of its words", remedy));
+    }
+    words.map(SecretRef::Command)
+}
+
+fn command_word(node: &Node) -> Option<String> {
+    match &node.kind {
+        Kind::Scalar { text, .. } if !text.is_empty() => Some(text.clone()),
+        _ => None,
+    }
 }
 
 impl JsonSchema for Secret {

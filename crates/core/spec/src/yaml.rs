@@ -257,8 +257,10 @@ impl Builder {
     fn check_tag(&mut self, tagged: bool, span: Span) {
         if tagged {
             self.findings.push(
+                // Tags such as `!vault` stand before secrets.
                 Finding::error(Code::TAG, span, "a YAML tag stands here")
-                    .remedy("remove the tag; secrets are references such as `{env: NAME}`"),
+                    .remedy("remove the tag; secrets are references such as `{env: NAME}`")
+                    .private(),
             );
         }
     }
