@@ -3,7 +3,7 @@
 //! Text is kept as it was written: whether `1.30` is a number or a version is for the reader of
 //! that key to say. Limits on size, depth and alias expansion bound the work on hostile input.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ichor_model::{Code, Finding, Findings, SourceId, Span};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError, Span as Range};
@@ -16,6 +16,9 @@ const MAX_DEPTH: usize = 64;
 const MAX_NODES: usize = 1_000_000;
 /// Most values that aliases may add.
 const MAX_ALIAS_NODES: usize = 100_000;
+
+/// The key that merges maps in YAML 1.1.
+const MERGE: &str = "<<";
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,7 +162,7 @@ fn syntax(source: SourceId, offset: usize, text: &str, error: &ScanError) -> Fin
         alias if alias.contains("unknown anchor") || alias.contains("unresolved alias") => {
             (Code::UNKNOWN_ALIAS, "this alias has no anchor before it".to_owned())
         }
-        other => (Code::SYNTAX, format!("this is not valid YAML: {other}")),
+        other => (Code::SYNTAX, format!("this is not valid YAML: {}", in_plain_words(other))),
     };
     let remedy = match code {
         Code::SYNTAX => "check the indentation, colons and quotes here and on the line before",
@@ -167,6 +170,24 @@ fn syntax(source: SourceId, offset: usize, text: &str, error: &ScanError) -> Fin
         _ => "mark the value with `&name` before using `*name`, or write it out",
     };
     Findings::from_iter([Finding::error(code, Span { source, start: at, end: at }, message).remedy(remedy)])
+}
+
+/// Says the parser's most frequent complaints without its terms.
+fn in_plain_words(complaint: &str) -> &str {
+    const WORDS: &[(&str, &str)] = &[
+        ("simple key expected ':'", "a key has no colon with a space after it"),
+        (
+            "mapping values are not allowed",
+            "a second colon stands in this line, or the line before is not finished",
+        ),
+        ("did not find expected key", "this line is indented differently from its neighbours"),
+        ("did not find expected '-'", "this line is indented differently from its neighbours"),
+        ("invalid indentation", "this line is indented differently from its neighbours"),
+        ("entries are not allowed", "a list cannot begin here"),
+        ("expected ',' or ']'", "a comma or `]` is missing"),
+        ("expected ',' or '}'", "a comma or `}` is missing"),
+    ];
+    WORDS.iter().find(|(theirs, _)| complaint.contains(theirs)).map_or(complaint, |(_, ours)| ours)
 }
 
 /// Finds the tabs in the indentation of lines, as byte ranges.
@@ -303,7 +324,7 @@ impl Builder {
         };
         let kind = match content {
             OpenKind::List(items) => Kind::List(items),
-            OpenKind::Map { entries, .. } => Kind::Map(entries),
+            OpenKind::Map { entries, .. } => Kind::Map(merged(entries)),
         };
         let node = Node { span, kind };
         self.remember(anchor, &node, self.nodes - nodes_before);
@@ -380,10 +401,28 @@ fn scalar(text: String, style: ScalarStyle, span: Span) -> Node {
     Node { span, kind }
 }
 
+/// Does what a merge key means: it has been reported, and what it brings is not missing as well.
+fn merged(entries: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
+    let (merges, mut own): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| key.text == MERGE);
+    if merges.is_empty() {
+        return own;
+    }
+    let mut seen: BTreeSet<String> = own.iter().map(|(key, _)| key.text.clone()).collect();
+    let brought = merges.into_iter().flat_map(|(_, node)| match node.kind {
+        Kind::List(items) => items,
+        kind => vec![Node { span: node.span, kind }],
+    });
+    for node in brought {
+        let Kind::Map(more) = node.kind else { continue };
+        own.extend(more.into_iter().filter(|(key, _)| seen.insert(key.text.clone())));
+    }
+    own
+}
+
 fn as_key(node: Node, span: Span, findings: &mut Findings) -> Result<Key, Findings> {
     match node.kind {
-        Kind::Scalar { text, plain } => {
-            if plain && text == "<<" {
+        Kind::Scalar { text, .. } => {
+            if text == MERGE {
                 findings.push(
                     Finding::error(Code::MERGE_KEY, node.span, "`<<` is not part of YAML 1.2")
                         .remedy("use `defaults`, `roles` or `like: NAME`"),
@@ -391,8 +430,11 @@ fn as_key(node: Node, span: Span, findings: &mut Findings) -> Result<Key, Findin
             }
             Ok(Key { text, span: node.span })
         }
-        _ => Err(one(Finding::error(Code::BAD_KEY, span, format!("{} cannot be a key", node.kind_word()))
-            .remedy("write a word; quote it if it looks like something else"))),
+        _ => {
+            let message = format!("{} stands where a key is wanted", node.kind_word());
+            let remedy = "write a word; quote it if it looks like something else";
+            Err(one(Finding::error(Code::BAD_KEY, span, message).remedy(remedy)))
+        }
     }
 }
 
@@ -437,6 +479,20 @@ mod tests {
     fn aliases_repeat_values() {
         let node = tree("a: &x {k: v}\nb: *x\n");
         assert_eq!(node.get("b").and_then(|b| b.get("k")), node.get("a").and_then(|a| a.get("k")));
+    }
+
+    #[test]
+    fn a_merge_key_is_reported_once_and_then_followed() {
+        let text = b"a: &a {x: 1, y: 2}\nb: &b {z: 3}\nc:\n  <<: [*a, *b]\n  y: 4\n";
+        let mut findings = Findings::new();
+        let node = parse(SourceId(0), text, &mut findings).expect("content");
+        assert_eq!(findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::MERGE_KEY]);
+        let Some(Node { kind: Kind::Map(entries), .. }) = node.get("c") else { panic!("a map") };
+        let shown = entries.iter().map(|(key, node)| match &node.kind {
+            Kind::Scalar { text, .. } => format!("{}{text}", key.text),
+            _ => String::new(),
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), ["y4", "x1", "z3"]);
     }
 
     #[test]
