@@ -229,6 +229,56 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_is_remembered_key_by_key() {
+        let (inventory, _) = load_text(
+            &[],
+            &[
+                "cluster: [lab]\nnetwork: {cidr: x, dns: [1.1.1.1, x], brigde: a, vlan: 3}\nmachines: {cp: {cpu: x}, c_p: {}}\n",
+            ],
+        );
+        let inventory = inventory.expect("inventory");
+        assert!(inventory.cluster.is_none() && inventory.unread.has("cluster"));
+        assert!(inventory.unread.has("machines"), "`c_p` is lost");
+        assert!(!inventory.unread.has("network"), "only keys inside it are lost");
+        let network = inventory.network.expect("network").value;
+        assert_eq!(network.dns.as_ref().map(|dns| dns.0.len()), Some(1));
+        for key in ["cidr", "dns", "bridge"] {
+            assert!(network.unread.has(key), "{key}");
+        }
+        assert!(!network.unread.has("vlan") && !network.unread.has("gateway"));
+    }
+
+    #[test]
+    fn a_readable_value_hides_an_unreadable_one_below() {
+        let text = "defaults: {cpu: x, memory: y}\nroles: {worker: {cpu: 4}}\n";
+        let (inventory, _) = load_text(&[], &[text]);
+        let inventory = inventory.expect("inventory");
+        let worker = inventory.roles.expect("roles").value.0.0.remove(0).1.value;
+        let joined = worker.over(inventory.defaults.expect("defaults").value);
+        assert!(joined.unread.has("memory") && !joined.unread.has("cpu"));
+    }
+
+    #[test]
+    fn findings_name_the_key_they_are_about() {
+        let (_, findings) = load_text(
+            &[],
+            &[
+                "cluster: x\nnetwork: {brigde: a}\ndefaults: {tags: [~], bios: efi}\nproxmox: {hosts: [a, a]}\n",
+            ],
+        );
+        assert_eq!(
+            findings,
+            [
+                "ICH-1102 `cluster` is a single value",
+                "ICH-1009 `a` is written twice",
+                "ICH-1101 `brigde` is not a key of `network`",
+                "ICH-1106 `efi` is not a choice for `defaults.bios`",
+                "ICH-1102 an item of `defaults.tags` is nothing",
+            ]
+        );
+    }
+
+    #[test]
     fn what_may_be_a_secret_is_never_repeated() {
         for text in [
             "token: user@pve!name=hunter2",

@@ -2,7 +2,8 @@
 //!
 //! A type that can be read implements [`Read`]. Records, which are maps with known keys, are made
 //! by `record!`: each field is optional and keeps its place, unknown keys become findings, and a
-//! record can be laid over another one, field by field.
+//! record can be laid over another one, field by field. What could not be read is remembered as
+//! [`Unread`], so that nobody reports it as missing too.
 
 use std::str::FromStr;
 
@@ -19,6 +20,50 @@ use crate::{
 pub struct Reader {
     /// What was found so far.
     pub findings: Findings,
+    /// The way to the value that is being read.
+    path: Vec<Step>,
+    /// Whether the value of the current key lost one of its items.
+    lost: bool,
+}
+
+/// A step on the way to a value.
+#[derive(Debug)]
+enum Step {
+    /// Into the value of a key.
+    Key(Box<str>),
+    /// Into an item of a list.
+    Item,
+}
+
+/// Keys of a record that were written and could not be read, or lost some of their items. They are
+/// not missing, and what is wrong with them has been reported.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unread(Vec<&'static str>);
+
+impl Unread {
+    /// Makes the mark of these keys.
+    pub fn of(keys: &[&'static str]) -> Self {
+        Self(keys.to_vec())
+    }
+
+    /// Whether a key is among them.
+    pub fn has(&self, key: &str) -> bool {
+        self.0.contains(&key)
+    }
+
+    /// Adds a key.
+    pub fn add(&mut self, key: &'static str) {
+        if !self.has(key) {
+            self.0.push(key);
+        }
+    }
+
+    /// Leaves out some keys.
+    #[must_use]
+    pub fn without(mut self, keys: &[&str]) -> Self {
+        self.0.retain(|key| !keys.contains(key));
+        self
+    }
 }
 
 /// A type that can be read from a tree.
@@ -42,20 +87,60 @@ pub fn over<T: Read>(above: Option<At<T>>, below: Option<At<T>>) -> Option<At<T>
 }
 
 impl Reader {
+    /// Names the value that is being read.
+    pub fn subject(&self) -> String {
+        match self.path.last() {
+            None => "the inventory".into(),
+            Some(Step::Key(_)) => self.key_path(),
+            Some(Step::Item) => format!("an item of {}", self.key_path()),
+        }
+    }
+
+    /// Names the keys on the way to the value that is being read.
+    fn key_path(&self) -> String {
+        let keys = self.path.iter().filter_map(|step| match step {
+            Step::Key(key) => Some(show(key)),
+            Step::Item => None,
+        });
+        let keys: Vec<String> = keys.collect();
+        if keys.is_empty() { "the inventory".into() } else { format!("`{}`", keys.join(".")) }
+    }
+
+    fn step<T>(&mut self, step: Step, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step);
+        let value = read(self);
+        self.path.pop();
+        value
+    }
+
+    /// Reads the value of a key, and tells whether it was read whole.
+    fn value<T: Read>(&mut self, key: &str, node: &Node) -> (Option<T>, bool) {
+        let outer = std::mem::replace(&mut self.lost, false);
+        let value = self.step(Step::Key(key.into()), |reader| T::read(node, reader));
+        let lost = std::mem::replace(&mut self.lost, outer);
+        let whole = value.is_some() && !lost;
+        (value, whole)
+    }
+
+    /// Reads an item of a list; the list is no longer whole if it cannot be read.
+    pub fn item<T: Read>(&mut self, node: &Node) -> Option<At<T>> {
+        let value = self.step(Step::Item, |reader| T::read(node, reader));
+        self.lost |= value.is_none();
+        value.map(|value| At::new(value, node.span))
+    }
+
     /// Reports a value of the wrong kind.
     pub fn wrong_kind(&mut self, node: &Node, wanted: &str) {
-        self.findings.push(
-            Finding::error(Code::WRONG_TYPE, node.span, format!("{} stands here", node.kind_word()))
-                .remedy(format!("write {wanted}")),
-        );
+        let message = format!("{} is {}", self.subject(), node.kind_word());
+        self.findings
+            .push(Finding::error(Code::WRONG_TYPE, node.span, message).remedy(format!("write {wanted}")));
     }
 
     /// Reports text that is not what it should be.
     pub fn problem(&mut self, code: Code, span: Span, text: &str, problem: Problem) {
-        self.findings.push(
-            Finding::error(code, span, format!("`{}` {}", show(text), problem.message))
-                .remedy(problem.remedy),
-        );
+        let Problem { message, remedy } = problem;
+        let message = format!("`{}` {}", show(text), printable(&message));
+        self.findings.push(Finding::error(code, span, message).remedy(printable(&remedy)));
     }
 
     /// Returns the text of a single value.
@@ -93,18 +178,16 @@ impl Reader {
             || format!("write one of {list}"),
             |word| format!("did you mean `{word}`? ({list})"),
         );
-        self.findings.push(
-            Finding::error(Code::BAD_CHOICE, node.span, format!("`{}` is not a choice here", show(text)))
-                .remedy(remedy),
-        );
+        let message = format!("`{}` is not a choice for {}", show(text), self.key_path());
+        self.findings.push(Finding::error(Code::BAD_CHOICE, node.span, message).remedy(remedy));
         None
     }
 
     /// Opens a map whose keys are known, and reports the others.
-    pub fn fields<'n>(&mut self, node: &'n Node, known: &[&str]) -> Option<Fields<'n>> {
+    pub fn fields<'n>(&mut self, node: &'n Node, known: &[&'static str]) -> Option<Fields<'n>> {
         let entries = match &node.kind {
             Kind::Map(entries) => entries,
-            Kind::Null => return Some(Fields { entries: &[] }),
+            Kind::Null => return Some(Fields { entries: &[], unread: Unread::default() }),
             _ => {
                 self.wrong_kind(
                     node,
@@ -113,21 +196,29 @@ impl Reader {
                 return None;
             }
         };
-        for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
-            self.unknown_key(key, known);
+        let is_known = |key: &Key| known.contains(&key.text.as_str());
+        let written: Vec<&str> =
+            entries.iter().filter(|(key, _)| is_known(key)).map(|(key, _)| key.text.as_str()).collect();
+        let mut unread = Unread::default();
+        for (key, _) in entries.iter().filter(|(key, _)| !is_known(key)) {
+            let meant = nearest(&key.text, known);
+            self.unknown_key(key, known, meant);
+            if let Some(meant) = meant.filter(|meant| !written.contains(meant)) {
+                unread.add(meant);
+            }
         }
-        Some(Fields { entries })
+        Some(Fields { entries, unread })
     }
 
-    fn unknown_key(&mut self, key: &Key, known: &[&str]) {
-        let remedy = match nearest(&key.text, known) {
+    fn unknown_key(&mut self, key: &Key, known: &[&str], meant: Option<&str>) {
+        let remedy = match meant {
             Some(word) => format!("did you mean `{word}`?"),
             None => match crate::schema::home_of(&key.text) {
                 Some(home) => format!("`{}` is a key of `{home}`", key.text),
-                None => format!("the keys here are {}", list(known)),
+                None => format!("its keys are {}", list(known)),
             },
         };
-        let message = format!("`{}` is not a key here", show(&key.text));
+        let message = format!("`{}` is not a key of {}", show(&key.text), self.key_path());
         let finding = Finding::error(Code::UNKNOWN_KEY, key.span, message).remedy(remedy);
         self.findings.push(if names_a_secret(&key.text) { finding.private() } else { finding });
     }
@@ -143,10 +234,21 @@ fn list(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
+/// Text in which no character can do anything to a terminal.
+fn printable(text: &str) -> String {
+    let safe = |c: char| match c {
+        '\'' | '"' | '\\' => c.to_string(),
+        _ => c.escape_debug().collect(),
+    };
+    text.chars().map(safe).collect()
+}
+
 /// The entries of a map whose keys are known.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Fields<'n> {
     entries: &'n [(Key, Node)],
+    /// Keys that were misspelt, and from now on those that could not be read.
+    pub unread: Unread,
 }
 
 impl<'n> Fields<'n> {
@@ -157,9 +259,13 @@ impl<'n> Fields<'n> {
     }
 
     /// Reads the value of a key with its place.
-    pub fn take<T: Read>(&self, reader: &mut Reader, key: &str) -> Option<At<T>> {
+    pub fn take<T: Read>(&mut self, reader: &mut Reader, key: &'static str) -> Option<At<T>> {
         let node = self.node(key)?;
-        T::read(node, reader).map(|value| At::new(value, node.span))
+        let (value, whole) = reader.value(key, node);
+        if !whole {
+            self.unread.add(key);
+        }
+        value.map(|value| At::new(value, node.span))
     }
 }
 
@@ -171,6 +277,9 @@ macro_rules! record {
         #[schemars(deny_unknown_fields)]
         pub struct $name {
             $($(#[$field_meta])* pub $field: Option<ichor_model::At<$type>>,)*
+            /// What was written and could not be read.
+            #[schemars(skip)]
+            pub unread: $crate::read::Unread,
         }
 
         impl $name {
@@ -178,8 +287,16 @@ macro_rules! record {
             pub const KEYS: &'static [&'static str] = &[$(stringify!($field)),*];
 
             /// Reads the record from a map that has been opened.
-            pub fn from_fields(fields: $crate::read::Fields<'_>, reader: &mut $crate::read::Reader) -> Self {
-                Self { $($field: fields.take(reader, stringify!($field)),)* }
+            pub fn from_fields(
+                mut fields: $crate::read::Fields<'_>,
+                reader: &mut $crate::read::Reader,
+            ) -> Self {
+                Self { $($field: fields.take(reader, stringify!($field)),)* unread: fields.unread }
+            }
+
+            /// Returns a record of which nothing could be read.
+            pub fn illegible() -> Self {
+                Self { unread: $crate::read::Unread::of(Self::KEYS), ..Self::default() }
             }
         }
 
@@ -189,7 +306,11 @@ macro_rules! record {
             }
 
             fn over(self, below: Self) -> Self {
-                Self { $($field: $crate::read::over(self.$field, below.$field),)* }
+                let mut unread = self.unread;
+                $(if self.$field.is_none() && below.unread.has(stringify!($field)) {
+                    unread.add(stringify!($field));
+                })*
+                Self { $($field: $crate::read::over(self.$field, below.$field),)* unread }
             }
         }
     };
@@ -223,12 +344,7 @@ pub(crate) use words;
 impl<T: Read> Read for Vec<At<T>> {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.kind {
-            Kind::List(items) => Some(
-                items
-                    .iter()
-                    .filter_map(|item| T::read(item, reader).map(|value| At::new(value, item.span)))
-                    .collect(),
-            ),
+            Kind::List(items) => Some(items.iter().filter_map(|item| reader.item(item)).collect()),
             _ => {
                 reader.wrong_kind(node, "a list, as in `[a, b]`");
                 None
@@ -284,9 +400,12 @@ impl<K: FromKey, V: Read> Read for Map<K, V> {
         let mut map = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let name = K::from_key(key, reader);
-            let value = V::read(value, reader).map(|read| At::new(read, value.span));
-            if let (Some(name), Some(value)) = (name, value) {
-                map.push((At::new(name, key.span), value));
+            let read = reader.step(Step::Key(key.text.as_str().into()), |reader| V::read(value, reader));
+            match (name, read) {
+                (Some(name), Some(read)) => {
+                    map.push((At::new(name, key.span), At::new(read, value.span)));
+                }
+                _ => reader.lost = true,
             }
         }
         Some(Self(map))

@@ -55,3 +55,14 @@ pub fn home_of(key: &str) -> Option<&'static str> {
     ];
     HOMES.iter().find(|(_, keys)| keys.contains(&key)).map(|(home, _)| *home)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_offers_only_keys_that_can_be_written() {
+        let text = json_schema().to_string();
+        assert!(text.contains("\"schedule_on_control_planes\"") && !text.contains("\"unread\""));
+    }
+}

@@ -122,10 +122,9 @@ impl Read for String {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         let (text, plain) = reader.scalar(node, "text")?;
         if text.is_empty() {
-            reader.findings.push(
-                Finding::error(Code::EMPTY_VALUE, node.span, "this text is empty")
-                    .remedy("write something, or remove the key"),
-            );
+            let message = format!("{} is empty", reader.subject());
+            let finding = Finding::error(Code::EMPTY_VALUE, node.span, message);
+            reader.findings.push(finding.remedy("write something, or remove the key"));
             return None;
         }
         if plain && is_ambiguous(text) {

@@ -441,6 +441,9 @@ fn as_key(node: Node, span: Span, findings: &mut Findings) -> Result<Key, Findin
 /// Makes text safe and short enough to stand in a message.
 pub fn show(text: &str) -> String {
     const LONGEST: usize = 60;
+    if text.is_empty() {
+        return "\"\"".into();
+    }
     let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
     shown = shown.replace("\\'", "'").replace("\\\"", "\"");
     if text.chars().nth(LONGEST).is_some() {

@@ -1,6 +1,8 @@
 //! `proxmox` and `placement`.
 
-use ichor_model::{At, HostName, MachineName, Size, desired::Arch};
+use std::collections::BTreeMap;
+
+use ichor_model::{At, Code, Finding, HostName, MachineName, Size, Span, desired::Arch};
 use schemars::JsonSchema;
 
 use crate::{
@@ -48,20 +50,42 @@ pub struct Hosts(pub Map<HostName, Host>);
 impl Read for Hosts {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.kind {
-            Kind::List(items) => {
-                let names = items
-                    .iter()
-                    .filter_map(|item| HostName::read(item, reader).map(|name| (name, item.span)));
-                let hosts = names.map(|(name, span)| (At::new(name, span), At::new(Host::default(), span)));
-                Some(Self(Map(hosts.collect())))
+            Kind::List(items) => Some(Self(Map(named_hosts(items, reader)))),
+            Kind::Map(_) => Map::read(node, reader).map(Self),
+            _ => {
+                reader.wrong_kind(
+                    node,
+                    "a list of names, as in `[pve1, pve2]`, or a map with what each offers",
+                );
+                None
             }
-            _ => Map::read(node, reader).map(Self),
         }
     }
 
     fn over(self, below: Self) -> Self {
         Self(self.0.over(below.0))
     }
+}
+
+/// Reads a list of names, each of which stands for a host about which nothing is said.
+fn named_hosts(items: &[Node], reader: &mut Reader) -> Vec<(At<HostName>, At<Host>)> {
+    let mut seen: BTreeMap<HostName, Span> = BTreeMap::new();
+    let mut hosts = Vec::with_capacity(items.len());
+    for item in items {
+        let Some(name) = reader.item::<HostName>(item) else { continue };
+        match seen.get(&name.value) {
+            Some(first) => reader.findings.push(
+                Finding::error(Code::DUPLICATE_KEY, name.span, format!("`{}` is written twice", name.value))
+                    .see(*first, "first written here")
+                    .remedy("keep one of them"),
+            ),
+            None => {
+                seen.insert(name.value.clone(), name.span);
+                hosts.push((name.clone(), At::new(Host::default(), name.span)));
+            }
+        }
+    }
+    hosts
 }
 
 impl JsonSchema for Hosts {
