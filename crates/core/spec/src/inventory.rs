@@ -8,7 +8,7 @@ mod machine;
 mod network;
 mod proxmox;
 
-use ichor_model::{ClusterName, KubernetesVersion, Minor, TalosVersion, VmId, desired as d};
+use ichor_model::{ClusterName, Code, KubernetesVersion, Minor, Problem, TalosVersion, VmId, desired as d};
 
 pub use addons::{
     Addon, AddonChoice, AddonSettings, Addons, Chart, Csi, CsiSettings, Git, Gitops, LoadBalancer,
@@ -21,7 +21,7 @@ pub use proxmox::{Host, Hosts, Overcommit, Placement, Proxmox, Storage, Tls};
 use crate::{
     read::{Map, OneOrMany, Read, Reader, record},
     values::{Any, Extension, FilePath, Int, Ip, LooseText, SchematicId, Secret, TextOrSecret, Url},
-    yaml::{Kind, Node},
+    yaml::{Kind, Node, show},
 };
 
 /// A list whose items keep their places.
@@ -285,6 +285,13 @@ record! {
 impl Read for Store {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         match node.kind {
+            Kind::Scalar { ref text, .. } if !text.contains("://") => {
+                let remedy = format!("for a directory write `store: {{path: {}}}`", show(text));
+                let problem =
+                    Problem::new("is not the URL of a bucket, such as `s3://bucket/prefix`", remedy);
+                reader.problem(Code::BAD_URL, node.span, text, problem);
+                None
+            }
             Kind::Scalar { .. } => Url::read(node, reader).map(Self::Url),
             _ => StoreDirectory::read(node, reader).map(Self::Directory),
         }

@@ -152,19 +152,19 @@ impl Read for bool {
             "false" if plain => return Some(false),
             _ => {}
         }
+        let quoted = !plain && matches!(text, "true" | "false");
         let remedy = match text.to_ascii_lowercase().as_str() {
-            "yes" | "y" | "on" | "1" | "true" => "write `true`",
-            "no" | "n" | "off" | "0" | "false" => "write `false`",
-            _ => "write `true` or `false`",
+            "true" | "false" if quoted => format!("write `{text}` without quotes"),
+            "yes" | "y" | "on" | "1" | "true" => "write `true`".into(),
+            "no" | "n" | "off" | "0" | "false" => "write `false`".into(),
+            _ => "write `true` or `false`".into(),
         };
-        reader.findings.push(
-            Finding::error(
-                Code::BAD_BOOLEAN,
-                node.span,
-                format!("`{}` is neither true nor false", show(text)),
-            )
-            .remedy(remedy),
-        );
+        let message = if quoted {
+            format!("\"{text}\" in quotes is text, not a switch")
+        } else {
+            format!("`{}` is neither true nor false", show(text))
+        };
+        reader.findings.push(Finding::error(Code::BAD_BOOLEAN, node.span, message).remedy(remedy));
         None
     }
 }
@@ -341,7 +341,13 @@ impl FromStr for NamePattern {
     fn from_str(text: &str) -> Result<Self, Problem> {
         let wrong =
             |message: &str| Problem::new(message, "write the number as `{n}` or, padded, `{n:02}`: `cp-{n}`");
-        let (before, rest) = text.split_once('{').ok_or_else(|| wrong("has no `{n}`"))?;
+        let (before, rest) = text.split_once('{').ok_or_else(|| {
+            let remedy = format!(
+                "write `{}-{{n}}` for a group; a single machine is called by its key, without `name`",
+                show(text)
+            );
+            Problem::new("has no `{n}` for the number", remedy)
+        })?;
         let (number, after) = rest.split_once('}').ok_or_else(|| wrong("has a `{` that is never closed"))?;
         if before.contains('}') || after.contains(['{', '}']) {
             return Err(wrong("has more than one number"));
@@ -383,20 +389,22 @@ impl FromStr for Address {
                 Problem::new("is not an offset", "write `+` and a whole number, as in `+10`")
             });
         }
-        if let Some((address, _)) =
-            text.split_once('/').filter(|(address, _)| address.parse::<IpAddr>().is_ok())
-        {
-            return Err(Problem::new(
-                "has a prefix length; that of the network is used",
-                format!("write `{address}`"),
-            ));
-        }
         parse_ip(text).map(Self::Ip)
     }
 }
 
 fn parse_ip(text: &str) -> Result<IpAddr, Problem> {
-    text.parse().map_err(|_| Problem::new("is not an address", "write it as in `10.0.0.11` or `fd00::11`"))
+    let (address, prefix) =
+        text.split_once('/').map_or((text, None), |(address, rest)| (address, Some(rest)));
+    let parsed = address
+        .parse()
+        .map_err(|_| Problem::new("is not an address", "write it as in `10.0.0.11` or `fd00::11`"))?;
+    match prefix {
+        None => Ok(parsed),
+        Some(_) => {
+            Err(Problem::new("has a prefix length; that of the network is used", format!("write `{parsed}`")))
+        }
+    }
 }
 
 impl JsonSchema for Address {
@@ -559,7 +567,10 @@ impl FromStr for FilePath {
 
     fn from_str(text: &str) -> Result<Self, Problem> {
         if text.is_empty() || text.ends_with('/') || text.chars().any(char::is_control) {
-            return Err(Problem::new("is not the path of a file", "write a path relative to this file"));
+            return Err(Problem::new(
+                "is not the path of a file",
+                "write the path of a file, relative to the inventory",
+            ));
         }
         Ok(Self(text.into()))
     }

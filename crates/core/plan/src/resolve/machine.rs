@@ -141,7 +141,7 @@ pub fn memory(draft: &Draft) -> Size {
 }
 
 fn system_disk(draft: &Draft) -> DiskShape {
-    draft.all.disk.as_ref().map(|disk| disk.shape(disk.span)).unwrap_or_default()
+    draft.all.disk.as_ref().map(|disk| disk.shape()).unwrap_or_default()
 }
 
 fn system_size(draft: &Draft) -> Size {
@@ -393,15 +393,15 @@ fn check_size(cx: &mut Context<'_>, draft: &Draft) {
         );
     }
     let size = system_size(draft);
+    let at = system_disk(draft).size.map_or(draft.at, |size| size.span);
     if size < LEAST_DISK {
-        let at = draft.all.disk.as_ref().map_or(draft.at, |disk| disk.span);
         cx.findings.push(
             Finding::error(Code::TOO_SMALL, at, format!("a system disk of {size} is too small"))
                 .because(format!("Talos needs {LEAST_DISK}"))
                 .remedy("write `disk: 20GiB`"),
         );
     }
-    check_whole_gib(cx, size, draft.all.disk.as_ref().map_or(draft.at, |disk| disk.span));
+    check_whole_gib(cx, size, at);
 }
 
 fn check_whole_gib(cx: &mut Context<'_>, size: Size, at: Span) {

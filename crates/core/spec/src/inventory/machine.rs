@@ -1,7 +1,7 @@
 //! What can be said of a machine: in `defaults`, in `roles`, of a group, or of one by name.
 
 use ichor_model::{
-    HostName, KubernetesVersion, MacAddress, MachineName, Size, TalosVersion,
+    At, HostName, KubernetesVersion, MacAddress, MachineName, Size, TalosVersion,
     desired::{Arch, Bios, Board, Role},
 };
 use schemars::JsonSchema;
@@ -148,18 +148,16 @@ impl JsonSchema for Roles {
 #[schemars(untagged)]
 pub enum SystemDisk {
     /// Its size.
-    Size(Size),
+    Size(At<Size>),
     /// Its size and options.
     Full(DiskShape),
 }
 
 impl SystemDisk {
     /// Returns the disk in its full form.
-    pub fn shape(&self, span: ichor_model::Span) -> DiskShape {
+    pub fn shape(&self) -> DiskShape {
         match self {
-            Self::Size(size) => {
-                DiskShape { size: Some(ichor_model::At::new(*size, span)), ..DiskShape::default() }
-            }
+            Self::Size(size) => DiskShape { size: Some(*size), ..DiskShape::default() },
             Self::Full(shape) => shape.clone(),
         }
     }
@@ -169,7 +167,7 @@ impl Read for SystemDisk {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         match node.kind {
             Kind::Map(_) => DiskShape::read(node, reader).map(Self::Full),
-            _ => Size::read(node, reader).map(Self::Size),
+            _ => Size::read(node, reader).map(|size| Self::Size(At::new(size, node.span))),
         }
     }
 
@@ -177,16 +175,8 @@ impl Read for SystemDisk {
     /// that `defaults` asked for `ssd`.
     fn over(self, below: Self) -> Self {
         match (self, below) {
-            (Self::Full(above), Self::Full(below)) => Self::Full(above.over(below)),
-            (Self::Full(above), Self::Size(size)) => Self::Full(DiskShape {
-                size: above.size.or(Some(ichor_model::At::new(size, ichor_model::Span::default()))),
-                ..above
-            }),
-            (Self::Size(size), Self::Full(below)) => Self::Full(DiskShape {
-                size: Some(ichor_model::At::new(size, ichor_model::Span::default())),
-                ..below
-            }),
             (above @ Self::Size(_), Self::Size(_)) => above,
+            (above, below) => Self::Full(above.shape().over(below.shape())),
         }
     }
 }
