@@ -1,5 +1,7 @@
 //! From files to an inventory: shared defaults below, the files of a directory side by side.
 
+use std::collections::BTreeMap;
+
 use ichor_model::{Code, Finding, Findings, SourceId, Span};
 
 use crate::{
@@ -55,6 +57,39 @@ impl Sources {
     }
 }
 
+impl Sources {
+    /// Keeps every line with a private finding out of sight of all findings: a secret stands there,
+    /// whatever they are about. To be called with all findings before any of them is shown.
+    #[must_use]
+    pub fn hide_private_lines(&self, findings: &Findings) -> Findings {
+        let private = findings.iter().filter(|finding| finding.private).filter_map(|finding| finding.at);
+        let lines: BTreeMap<(SourceId, u32), u32> = private
+            .map(|span| self.lines_of(span))
+            .map(|line| ((line.source, line.start), line.end))
+            .collect();
+        let is_hidden = |at: Span| {
+            let before = lines.range(..=(at.source, at.start)).next_back();
+            before.is_some_and(|((source, _), end)| *source == at.source && at.start <= *end)
+        };
+        let hidden = findings.iter().cloned().map(|finding| {
+            let mut places = finding.at.into_iter().chain(finding.related.iter().map(|(at, _)| *at));
+            let private = finding.private || places.any(is_hidden);
+            Finding { private, ..finding }
+        });
+        hidden.collect()
+    }
+
+    /// Returns the whole lines that a span touches.
+    fn lines_of(&self, span: Span) -> Span {
+        let bytes = self.get(span.source).map_or(&[][..], |file| &file.bytes);
+        let (start, end) = (bytes.len().min(span.start as usize), bytes.len().min(span.end as usize));
+        let first = bytes[..start].iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
+        let last = bytes[end..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |i| end + i);
+        let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Span { source: span.source, start: offset(first), end: offset(last) }
+    }
+}
+
 /// The files of one inventory, weakest first.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
@@ -91,6 +126,7 @@ pub fn load(sources: &Sources, layers: &Layers, findings: &mut Findings) -> Opti
     let mut reader = Reader::default();
     let inventory = Inventory::read(&tree, &mut reader);
     findings.extend(reader.findings);
+    *findings = sources.hide_private_lines(findings);
     inventory
 }
 
@@ -119,7 +155,7 @@ fn lay_node(above: Node, below: Node) -> Node {
 fn lay_entries(top: Vec<(Key, Node)>, bottom: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
     let mut joined: Vec<(Key, Option<Node>)> =
         bottom.into_iter().map(|(key, node)| (key, Some(node))).collect();
-    let index: std::collections::BTreeMap<String, usize> =
+    let index: BTreeMap<String, usize> =
         joined.iter().enumerate().map(|(i, (key, _))| (key.text.clone(), i)).collect();
     for (key, node) in top {
         match index.get(&key.text) {
@@ -293,6 +329,8 @@ mod tests {
             "token: {command: [echo, {hunter2: hunter2}]}",
             "token: !vault hunter2",
             "api_token: hunter2",
+            "token: {env: A}, token: hunter2",
+            "tls: {}, secret: hunter2, secret: hunter2",
             "endpoint: https://root:hunter2@pve1:8006",
             "endpoint: https://root:hunter2@pve1:0",
             "endpoint: root:hunter2@pve1",
@@ -308,6 +346,17 @@ mod tests {
                 assert!(finding.private && !format!("{finding:?}").contains("hunter"), "{text}: {finding:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_line_with_a_secret_is_hidden_from_all_findings() {
+        let mut sources = Sources::default();
+        let text = "proxmox: {token: hunter2, pool: ''}\nnetwork: {vlan: x}\n";
+        let files = vec![sources.add("ichor.yaml", text)];
+        let mut findings = Findings::new();
+        load(&sources, &Layers { defaults: Vec::new(), files }, &mut findings);
+        let private: Vec<(Code, bool)> = findings.iter().map(|f| (f.code, f.private)).collect();
+        assert_eq!(private, [(Code::BAD_SECRET, true), (Code::EMPTY_VALUE, true), (Code::BAD_NUMBER, false)]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::{
     suggest::nearest,
-    yaml::{Key, Kind, Node, show},
+    yaml::{Key, Kind, Node, names_a_secret, show},
 };
 
 /// Collects findings while a tree is read.
@@ -222,12 +222,6 @@ impl Reader {
         let finding = Finding::error(Code::UNKNOWN_KEY, key.span, message).remedy(remedy);
         self.findings.push(if names_a_secret(&key.text) { finding.private() } else { finding });
     }
-}
-
-/// Whether a key we do not know may stand before a secret, so that its line must not be shown.
-fn names_a_secret(key: &str) -> bool {
-    let key = key.to_ascii_lowercase();
-    ["token", "secret", "passw", "credential", "auth", "key"].iter().any(|word| key.contains(word))
 }
 
 fn list(words: &[&str]) -> String {

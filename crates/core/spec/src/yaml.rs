@@ -278,9 +278,9 @@ impl Builder {
     fn check_tag(&mut self, tagged: bool, span: Span) {
         if tagged {
             self.findings.push(
-                // Tags such as `!vault` stand before secrets.
+                // Tags such as `!vault` stand before secrets, and `!Passw0rd` is a tag to YAML.
                 Finding::error(Code::TAG, span, "a YAML tag stands here")
-                    .remedy("remove the tag; secrets are references such as `{env: NAME}`")
+                    .remedy("remove it, or quote text that begins with `!`; secrets are references such as `{env: NAME}`")
                     .private(),
             );
         }
@@ -368,15 +368,7 @@ impl Builder {
             Some(OpenKind::Map { entries, seen, key }) => match key.take() {
                 None => *key = Some(as_key(node, span, &mut self.findings)?),
                 Some(name) => match seen.get(&name.text) {
-                    Some(first) => self.findings.push(
-                        Finding::error(
-                            Code::DUPLICATE_KEY,
-                            name.span,
-                            format!("`{}` is written twice", show(&name.text)),
-                        )
-                        .see(*first, "first written here")
-                        .remedy("keep one of them"),
-                    ),
+                    Some(first) => self.findings.push(written_twice(&name, *first)),
                     None => {
                         seen.insert(name.text.clone(), name.span);
                         entries.push((name, node));
@@ -386,6 +378,20 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+fn written_twice(key: &Key, first: Span) -> Finding {
+    let message = format!("`{}` is written twice", show(&key.text));
+    let finding = Finding::error(Code::DUPLICATE_KEY, key.span, message)
+        .see(first, "first written here")
+        .remedy("keep one of them");
+    if names_a_secret(&key.text) { finding.private() } else { finding }
+}
+
+/// Whether a key may stand before a secret, so that its line must not be shown.
+pub(crate) fn names_a_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["token", "secret", "passw", "credential", "auth", "key"].iter().any(|word| key.contains(word))
 }
 
 fn one(finding: Finding) -> Findings {
