@@ -136,6 +136,13 @@ impl Reader {
             .push(Finding::error(Code::WRONG_TYPE, node.span, message).remedy(format!("write {wanted}")));
     }
 
+    /// Reports a value that is there and holds nothing.
+    pub fn empty(&mut self, node: &Node) {
+        let message = format!("{} is empty", self.subject());
+        let finding = Finding::error(Code::EMPTY_VALUE, node.span, message);
+        self.findings.push(finding.remedy("write something, or remove the key"));
+    }
+
     /// Reports text that is not what it should be.
     pub fn problem(&mut self, code: Code, span: Span, text: &str, problem: Problem) {
         let Problem { message, remedy } = problem;
@@ -354,6 +361,10 @@ pub struct OneOrMany<T>(pub Vec<At<T>>);
 impl<T: Read> Read for OneOrMany<T> {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.kind {
+            Kind::List(items) if items.is_empty() => {
+                reader.empty(node);
+                None
+            }
             Kind::List(_) => Vec::read(node, reader).map(Self),
             _ => T::read(node, reader).map(|value| Self(vec![At::new(value, node.span)])),
         }
@@ -371,7 +382,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let item = generator.subschema_for::<T>();
-        json_schema!({ "anyOf": [item, { "type": "array", "items": item }] })
+        json_schema!({ "anyOf": [item, { "type": "array", "items": item, "minItems": 1 }] })
     }
 }
 

@@ -122,9 +122,7 @@ impl Read for String {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         let (text, plain) = reader.scalar(node, "text")?;
         if text.is_empty() {
-            let message = format!("{} is empty", reader.subject());
-            let finding = Finding::error(Code::EMPTY_VALUE, node.span, message);
-            reader.findings.push(finding.remedy("write something, or remove the key"));
+            reader.empty(node);
             return None;
         }
         if plain && is_ambiguous(text) {
@@ -613,7 +611,7 @@ impl FromStr for LabelKey {
             return Ok(Self(text.into()));
         }
         Err(Problem::new(
-            "is not a label key",
+            "is not a key for labels, annotations or taints",
             "write `name` or `example.com/name`, the name of at most 63 characters",
         ))
     }
