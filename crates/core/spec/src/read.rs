@@ -12,7 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::{
     suggest::nearest,
-    yaml::{Key, Kind, Node, names_a_secret, show},
+    yaml::{Key, Kind, Node, names_a_secret, printable, show},
 };
 
 /// Collects findings while a tree is read.
@@ -233,15 +233,6 @@ impl Reader {
 
 fn list(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
-}
-
-/// Text in which no character can do anything to a terminal.
-fn printable(text: &str) -> String {
-    let safe = |c: char| match c {
-        '\'' | '"' | '\\' => c.to_string(),
-        _ => c.escape_debug().collect(),
-    };
-    text.chars().map(safe).collect()
 }
 
 /// The entries of a map whose keys are known.

@@ -444,14 +444,23 @@ fn as_key(node: Node, span: Span, findings: &mut Findings) -> Result<Key, Findin
     }
 }
 
+/// Makes text safe to stand in a message: no character of it can do anything to a terminal.
+pub fn printable(text: &str) -> String {
+    let safe = |c: char| match c {
+        '\'' | '"' | '\\' => c.to_string(),
+        _ => c.escape_debug().collect(),
+    };
+    text.chars().map(safe).collect()
+}
+
 /// Makes text safe and short enough to stand in a message.
 pub fn show(text: &str) -> String {
     const LONGEST: usize = 60;
     if text.is_empty() {
         return "\"\"".into();
     }
-    let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
-    shown = shown.replace("\\'", "'").replace("\\\"", "\"");
+    let start: String = text.chars().take(LONGEST).collect();
+    let mut shown = printable(&start);
     if text.chars().nth(LONGEST).is_some() {
         shown.push('…');
     }
