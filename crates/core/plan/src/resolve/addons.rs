@@ -36,12 +36,15 @@ pub fn addons(cx: &mut Context<'_>, written: Option<&At<Addons>>) -> BTreeMap<St
         addons.extend(self::gitops(cx, gitops).map(|addon| ("gitops".into(), addon)));
     }
     for chart in written.charts.iter().flat_map(|charts| &charts.value) {
-        addons.extend(self::chart(cx, chart));
+        if let Some(addon) = self::chart(cx, chart) {
+            add_named(cx, &mut addons, chart.name.as_ref(), addon);
+        }
     }
     for item in written.manifests.iter().flat_map(|manifests| &manifests.value) {
         if let Some(manifest) = manifest(cx, item) {
             let settings = BTreeMap::from([("manifest".to_owned(), to_value(&manifest))]);
-            addons.insert(format!("manifest/{}", manifest.name), Addon { settings, ..Addon::default() });
+            let addon = Addon { settings, ..Addon::default() };
+            add_named(cx, &mut addons, item.name.as_ref(), (format!("manifest/{}", manifest.name), addon));
         }
     }
     check_together(cx, &written, &addons);
@@ -105,11 +108,10 @@ fn choices(cx: &mut Context<'_>, written: &Addons, addons: &mut BTreeMap<String,
     if let Some(balancer) = &written.load_balancer {
         let settings = balancer.settings(balancer.span);
         let Some(kind) = settings.kind else {
-            cx.missing(
-                Some(balancer.span),
-                "addons.load_balancer.kind",
-                "add `kind: metallb` or `kind: cilium`",
-            );
+            if !settings.unread.has("kind") {
+                let remedy = "add `kind: metallb` or `kind: cilium`";
+                cx.missing(Some(balancer.span), "addons.load_balancer.kind", remedy);
+            }
             return;
         };
         check_choice(cx, "load_balancer", &kind);
@@ -126,28 +128,34 @@ fn choices(cx: &mut Context<'_>, written: &Addons, addons: &mut BTreeMap<String,
 }
 
 fn check_choice(cx: &mut Context<'_>, key: &str, name: &At<String>) {
-    let allowed = CHOICES.iter().find(|(choice, _)| *choice == key).map_or(&[][..], |(_, names)| names);
-    if !allowed.contains(&name.value.as_str()) {
+    if !is_choice(key, &name.value) {
         cx.findings.push(
             Finding::error(
                 Code::BAD_CHOICE,
                 name.span,
                 format!("`{}` is not a choice for `{key}`", ichor_spec::yaml::show(name)),
             )
-            .remedy(format!("write one of {}", super::words(allowed))),
+            .remedy(format!("write one of {}", super::words(choices_of(key)))),
         );
     }
+}
+
+fn choices_of(key: &str) -> &'static [&'static str] {
+    CHOICES.iter().find(|(choice, _)| *choice == key).map_or(&[], |(_, names)| names)
+}
+
+fn is_choice(key: &str, name: &str) -> bool {
+    choices_of(key).contains(&name)
 }
 
 fn csi(cx: &mut Context<'_>, settings: &spec::CsiSettings) -> Addon {
     let mut classes = Vec::new();
     for class in settings.storage_classes.iter().flat_map(|classes| &classes.value) {
         let (Some(name), Some(storage)) = (&class.name, &class.storage) else {
-            cx.missing(
-                Some(class.span),
-                "name` or `storage",
-                "write both: `{name: proxmox, storage: local-lvm}`",
-            );
+            let key = if class.name.is_none() { "name" } else { "storage" };
+            if !class.unread.has(key) {
+                cx.missing(Some(class.span), key, "write both: `{name: proxmox, storage: local-lvm}`");
+            }
             continue;
         };
         classes.push(json!({
@@ -184,7 +192,9 @@ fn gitops(cx: &mut Context<'_>, gitops: &At<spec::Gitops>) -> Option<Addon> {
         (Some(flux), None) => ("flux", flux),
         (None, Some(argocd)) => ("argocd", argocd),
         (None, None) => {
-            cx.missing(Some(gitops.span), "flux` or `argocd", "write `gitops: {flux: {url: ...}}`");
+            if !gitops.unread.has("flux") && !gitops.unread.has("argocd") {
+                cx.missing(Some(gitops.span), "flux` or `argocd", "write `gitops: {flux: {url: ...}}`");
+            }
             return None;
         }
     };
@@ -209,11 +219,11 @@ fn gitops(cx: &mut Context<'_>, gitops: &At<spec::Gitops>) -> Option<Addon> {
 
 fn chart(cx: &mut Context<'_>, chart: &At<spec::Chart>) -> Option<(String, Addon)> {
     let (Some(name), Some(source)) = (&chart.name, &chart.chart) else {
-        cx.missing(
-            Some(chart.span),
-            "name` or `chart",
-            "write both: `{name: demo, chart: oci://registry.example/demo}`",
-        );
+        let key = if chart.name.is_none() { "name" } else { "chart" };
+        if !chart.unread.has(key) {
+            let remedy = "write both: `{name: demo, chart: oci://registry.example/demo}`";
+            cx.missing(Some(chart.span), key, remedy);
+        }
         return None;
     };
     let settings = [
@@ -239,20 +249,49 @@ pub fn manifest(cx: &mut Context<'_>, item: &At<Manifest>) -> Option<d::Manifest
         item.inline.as_ref().map(|inline| ManifestContent::Inline(inline.value.0.clone())),
     ];
     let mut given = sources.into_iter().flatten();
-    match (given.next(), given.next(), &item.name) {
-        (Some(content), None, Some(name)) => Some(d::Manifest { name: name.value.clone(), content }),
-        (_, _, None) => {
-            cx.missing(Some(item.span), "name", "name the manifest");
+    if item.name.is_none() && !item.unread.has("name") {
+        cx.missing(Some(item.span), "name", "name the manifest: `{name: demo, file: demo.yaml}`");
+    }
+    match (given.next(), given.next()) {
+        (Some(content), None) => Some(d::Manifest { name: item.name.as_ref()?.value.clone(), content }),
+        (None, _) => {
+            if !["file", "url", "inline"].iter().any(|key| item.unread.has(key)) {
+                cx.missing(
+                    Some(item.span),
+                    "file`, `url` or `inline",
+                    "say where the manifest is, or write it",
+                );
+            }
             None
         }
-        _ => {
+        (Some(_), Some(_)) => {
             cx.findings.push(
                 Finding::error(Code::CONFLICTING_KEYS, item.span, "a manifest has one source")
-                    .remedy("give exactly one of `file`, `url` and `inline`"),
+                    .remedy("keep one of `file`, `url` and `inline`"),
             );
             None
         }
     }
+}
+
+/// Adds what is installed under a name of its own, or reports that the name is taken.
+fn add_named(
+    cx: &mut Context<'_>,
+    addons: &mut BTreeMap<String, Addon>,
+    name: Option<&At<String>>,
+    (key, addon): (String, Addon),
+) {
+    if let Some(name) = name.filter(|_| addons.contains_key(&key)) {
+        cx.findings.push(
+            Finding::error(
+                Code::ADDON_CONFLICT,
+                name.span,
+                format!("`{}` is the name of two charts or manifests", ichor_spec::yaml::show(name)),
+            )
+            .remedy("give each a name of its own"),
+        );
+    }
+    addons.insert(key, addon);
 }
 
 fn check_together(cx: &mut Context<'_>, written: &Addons, addons: &BTreeMap<String, Addon>) {
@@ -267,8 +306,10 @@ fn check_together(cx: &mut Context<'_>, written: &Addons, addons: &BTreeMap<Stri
             .remedy("use `traefik`, or Cilium's own gateway"),
         );
     }
-    if choice("load_balancer") == Some("cilium") && choice("cni") != Some("cilium") {
-        let at = written.load_balancer.as_ref().map(|at| at.span);
+    let cni_known = !written.unread.has("cni") && choice("cni").is_some_and(|name| is_choice("cni", name));
+    if choice("load_balancer") == Some("cilium") && choice("cni") != Some("cilium") && cni_known {
+        let balancer = written.load_balancer.as_ref();
+        let at = balancer.map(|at| at.settings(at.span).kind.map_or(at.span, |kind| kind.span));
         cx.findings.push(
             Finding::error(
                 Code::ADDON_CONFLICT,
@@ -278,7 +319,7 @@ fn check_together(cx: &mut Context<'_>, written: &Addons, addons: &BTreeMap<Stri
             .remedy("set `cni: cilium`, or use `metallb`"),
         );
     }
-    if addons.contains_key("csi") && !addons.contains_key("ccm") {
+    if addons.contains_key("csi") && !addons.contains_key("ccm") && !written.unread.has("ccm") {
         let at = written.csi.as_ref().map(|at| at.span);
         cx.findings.push(
             Finding::warning(
@@ -326,7 +367,9 @@ pub fn os(cx: &mut Context<'_>, written: Option<&At<Os>>) -> d::Os {
 
 fn kernel_module(cx: &mut Context<'_>, module: &At<spec::KernelModule>) -> Option<d::KernelModule> {
     let Some(name) = &module.name else {
-        cx.missing(Some(module.span), "name", "name the kernel module: `{name: nvme_tcp}`");
+        if !module.unread.has("name") {
+            cx.missing(Some(module.span), "name", "name the kernel module: `{name: nvme_tcp}`");
+        }
         return None;
     };
     Some(d::KernelModule { name: name.value.clone(), parameters: values(module.parameters.as_ref()) })
@@ -347,8 +390,11 @@ fn registry_auth(cx: &mut Context<'_>, registry: &At<Registry>) -> Option<d::Reg
             Some(d::RegistryAuth { username: username.value.clone(), password: password.value.0.clone() })
         }
         (None, None) => None,
-        _ => {
-            cx.missing(Some(registry.span), "username` or `password", "give both, or neither");
+        (username, _) => {
+            let key = if username.is_none() { "username" } else { "password" };
+            if !registry.unread.has(key) {
+                cx.missing(Some(registry.span), key, "give `username` and `password`, or neither");
+            }
             None
         }
     }

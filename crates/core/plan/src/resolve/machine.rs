@@ -9,7 +9,7 @@ use ichor_model::{
 };
 use ichor_spec::{
     inventory::{DiskShape, ExtraDisk, Machine, MachineNetwork, Nic, Pci},
-    values::{LabelKey, NicModel, ScsiController},
+    values::{Address, Addressing, LabelKey, NicModel, ScsiController},
 };
 
 use super::{
@@ -378,6 +378,13 @@ fn check_settings(cx: &mut Context<'_>, draft: &Draft) {
     check_agent(cx, draft);
 }
 
+const fn in_words(role: Role) -> &'static str {
+    match role {
+        Role::ControlPlane => "control plane",
+        Role::Worker => "worker",
+    }
+}
+
 fn check_size(cx: &mut Context<'_>, draft: &Draft) {
     let least = LEAST_MEMORY_MIB.iter().find(|(role, _)| *role == draft.role).map_or(0, |(_, mib)| *mib);
     let memory = memory(draft);
@@ -386,7 +393,7 @@ fn check_size(cx: &mut Context<'_>, draft: &Draft) {
             Finding::error(
                 Code::TOO_SMALL,
                 draft.all.memory.map_or(draft.at, |at| at.span),
-                format!("{memory} of memory is too little for a {}", draft.role),
+                format!("{memory} of memory is too little for a {}", in_words(draft.role)),
             )
             .because(format!("Talos needs {least}MiB"))
             .remedy("write `memory: 4GiB`"),
@@ -421,6 +428,7 @@ fn check_disks(cx: &mut Context<'_>, draft: &Draft) {
     let mut names: BTreeMap<String, Span> = BTreeMap::new();
     for disk in &disks.value {
         match &disk.name {
+            None if disk.unread.has("name") => {}
             None => cx.missing(Some(disk.span), "name", "name the disk: `{name: longhorn, size: 200GiB}`"),
             Some(name) => {
                 check_disk_name(cx, name);
@@ -438,6 +446,7 @@ fn check_disks(cx: &mut Context<'_>, draft: &Draft) {
             }
         }
         match disk.size {
+            None if disk.unread.has("size") => {}
             None => cx.missing(
                 Some(disk.span),
                 "size",
@@ -446,6 +455,23 @@ fn check_disks(cx: &mut Context<'_>, draft: &Draft) {
             Some(size) => check_whole_gib(cx, size.value, size.span),
         }
         check_mount(cx, disk);
+    }
+    check_mounts_apart(cx, &disks.value);
+}
+
+/// Two disks at one place would hide each other. (Those of one name have been reported.)
+fn check_mounts_apart(cx: &mut Context<'_>, disks: &[At<ExtraDisk>]) {
+    let mut mounts: BTreeMap<String, Option<Span>> = BTreeMap::new();
+    for disk in disks {
+        let Some(path) = extra_disk(0, disk, String::new()).mount else { continue };
+        let own = disk.mount.as_ref().map(|at| at.span);
+        let shown = ichor_spec::yaml::show(&path);
+        if let Some(at) = mounts.insert(path, own).and_then(|other| own.or(other)) {
+            cx.findings.push(
+                Finding::error(Code::BAD_PATH, at, format!("two disks are mounted at `{shown}`"))
+                    .remedy("give each disk a `mount` of its own"),
+            );
+        }
     }
 }
 
@@ -555,12 +581,10 @@ fn check_pci(cx: &mut Context<'_>, draft: &Draft) {
                 )
                 .remedy("keep `mapping`"),
             ),
+            (None, None) if device.unread.has("mapping") || device.unread.has("address") => {}
             (None, None) => {
-                cx.missing(
-                    Some(device.span),
-                    "mapping",
-                    "name a Proxmox resource mapping: `{mapping: igpu}`",
-                );
+                let remedy = "name a Proxmox resource mapping: `{mapping: igpu}`";
+                cx.missing(Some(device.span), "mapping", remedy);
             }
             (None, Some(address)) => cx.findings.push(
                 Finding::warning(Code::RAW_PCI, address.span, "a raw PCI address needs root's own login")
@@ -592,11 +616,11 @@ fn check_nics(cx: &mut Context<'_>, draft: &Draft) {
             );
         }
     }
-    for routes in
-        draft.all.nics.clone().iter().flat_map(|nics| &nics.value).filter_map(|nic| nic.routes.as_ref())
-    {
+    let nics = draft.all.nics.clone();
+    for routes in nics.iter().flat_map(|nics| &nics.value).filter_map(|nic| nic.routes.as_ref()) {
         for route in &routes.value {
-            if route.to.is_none() || route.via.is_none() {
+            let lacks = |key, absent: bool| absent && !route.unread.has(key);
+            if lacks("to", route.to.is_none()) || lacks("via", route.via.is_none()) {
                 cx.missing(Some(route.span), "to` or `via", "write both: `{to: 10.9.0.0/16, via: 10.0.0.2}`");
             }
         }
@@ -606,31 +630,54 @@ fn check_nics(cx: &mut Context<'_>, draft: &Draft) {
 fn check_agent(cx: &mut Context<'_>, draft: &Draft) {
     let wanted = draft.all.agent;
     let known = cx.image.schematic.is_none() && cx.image.file.is_none();
-    let in_recipe = values(cx.image.extensions.as_ref()).into_iter();
-    let own = draft.levels(cx).flat_map(|level| values(level.extensions.as_ref())).collect::<Vec<_>>();
-    let present =
-        cx.image.extensions.is_none() || in_recipe.chain(own).any(|extension| extension.0 == GUEST_AGENT);
-    if let Some(agent) = wanted.filter(|agent| agent.value && known && !present) {
+    let present = !known || has_agent_extension(cx, draft);
+    if let Some(agent) = wanted.filter(|agent| agent.value && !present) {
         cx.findings.push(
             Finding::warning(Code::AGENT, agent.span, "the guest agent is expected but not in the image")
                 .remedy(format!("add `{GUEST_AGENT}` to `image.extensions`")),
         );
     }
-    let leased = draft.nearest(cx, |machine| machine.address.as_ref()).map_or_else(
-        || cx.network.addressing.is_some_and(|at| at.value == ichor_spec::values::Addressing::Dhcp),
-        |(_, addresses)| addresses.0.iter().any(|at| at.value == ichor_spec::values::Address::Dhcp),
-    );
     let expected = wanted.map_or(known && present, |agent| agent.value);
-    if leased && !expected {
-        cx.findings.push(
-            Finding::error(
-                Code::AGENT,
-                wanted.map_or(draft.at, |agent| agent.span),
-                format!("the leased address of `{}` cannot be found without the guest agent", draft.name),
-            )
-            .remedy(format!(
-                "add `{GUEST_AGENT}` to `image.extensions`, and `agent: true` if the image is your own"
-            )),
-        );
+    if !is_leased(cx, draft) || expected || draft.all.unread.has("agent") {
+        return;
     }
+    let (at, remedy) = if let Some(agent) = wanted {
+        (Some(agent.span), "remove `agent: false`, or give the machine an address".to_owned())
+    } else if known {
+        let recipe = cx.image.extensions.as_ref().map(|extensions| extensions.span);
+        (recipe, format!("add `{GUEST_AGENT}` to `image.extensions`"))
+    } else {
+        let image = cx.image.file.as_ref().map(|file| file.span);
+        let image = image.or(cx.image.schematic.as_ref().map(|id| id.span));
+        (
+            image,
+            format!(
+                "if this image has `{GUEST_AGENT}`, add `defaults: {{agent: true}}`; else give the machines addresses"
+            ),
+        )
+    };
+    cx.findings.push(
+        Finding::error(
+            Code::AGENT,
+            at.unwrap_or(draft.at),
+            format!("the leased address of `{}` cannot be found without the guest agent", draft.name),
+        )
+        .remedy(remedy),
+    );
+}
+
+/// Whether the image of a machine has the guest agent; one that lists no extensions has it.
+fn has_agent_extension(cx: &Context<'_>, draft: &Draft) -> bool {
+    let Some(recipe) = &cx.image.extensions else { return true };
+    let own = draft.levels(cx).flat_map(|level| values(level.extensions.as_ref()));
+    cx.image.unread.has("extensions")
+        || draft.all.unread.has("extensions")
+        || recipe.iter().map(|at| at.value.clone()).chain(own).any(|extension| extension.0 == GUEST_AGENT)
+}
+
+fn is_leased(cx: &Context<'_>, draft: &Draft) -> bool {
+    draft.nearest(cx, |machine| machine.address.as_ref()).map_or_else(
+        || cx.network.addressing.is_some_and(|at| at.value == Addressing::Dhcp),
+        |(_, addresses)| addresses.0.iter().any(|at| at.value == Address::Dhcp),
+    )
 }
