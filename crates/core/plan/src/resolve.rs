@@ -20,7 +20,7 @@ mod seats;
 mod vmids;
 
 use ichor_model::{
-    At, Code, Desired, Finding, Findings, HostName, World,
+    At, Code, Desired, Finding, Findings, HostName, Span, World,
     desired::{self as d, Role},
 };
 use ichor_spec::{
@@ -65,9 +65,27 @@ pub fn resolve(inventory: &Inventory, world: &World) -> Resolution {
     let complete = !cx.findings.has_errors();
     Resolution {
         desired: desired.filter(|_| complete),
-        findings: cx.findings.sorted(),
+        findings: fold(&cx.findings.sorted()),
         layout: cx.layout.filter(|_| complete),
     }
+}
+
+/// Keeps one of the findings that say the same of several machines: a mistake in a group is one
+/// mistake, however many members it has.
+fn fold(findings: &Findings) -> Findings {
+    let mut kept: Vec<(Finding, usize)> = Vec::new();
+    for finding in findings {
+        let key = |finding: &Finding| (finding.at, finding.code, finding.severity, finding.remedy.clone());
+        match kept.last_mut() {
+            Some((last, more)) if finding.at.is_some() && key(last) == key(finding) => *more += 1,
+            _ => kept.push((finding.clone(), 0)),
+        }
+    }
+    let told = |(finding, more): (Finding, usize)| match more {
+        0 => finding,
+        more => finding.because(format!("the same goes for {more} more")),
+    };
+    kept.into_iter().map(told).collect()
 }
 
 /// The sections of an inventory, the world, and what was found so far.
@@ -84,17 +102,45 @@ pub(crate) struct Context<'a> {
     boot: Boot,
     defaults: Machine,
     roles: Roles,
+    places: Places,
+    /// Whether it is known which machines there are: every entry of `machines` could be read.
+    machines_known: bool,
 }
 
-/// Returns a section, empty if it is not written.
-fn section<T: Clone + Default>(written: Option<&At<T>>) -> T {
-    written.map(|at| at.value.clone()).unwrap_or_default()
+/// Where the sections begin, for findings about what they lack.
+#[derive(Debug, Clone, Copy)]
+struct Places {
+    cluster: Option<Span>,
+    proxmox: Option<Span>,
+    network: Option<Span>,
+    machines: Option<Span>,
+}
+
+impl Places {
+    fn of(inventory: &Inventory) -> Self {
+        Self {
+            cluster: inventory.cluster.as_ref().map(|at| at.span),
+            proxmox: inventory.proxmox.as_ref().map(|at| at.span),
+            network: inventory.network.as_ref().map(|at| at.span),
+            machines: inventory.machines.as_ref().map(|at| at.span),
+        }
+    }
+}
+
+/// Returns a section: as it is written, `lost` if it is written and illegible, or else empty.
+fn section<T: Clone + Default>(written: Option<&At<T>>, unread: bool, lost: fn() -> T) -> T {
+    match written {
+        Some(at) => at.value.clone(),
+        None if unread => lost(),
+        None => T::default(),
+    }
 }
 
 /// Lists words for a message.
 fn words<T: AsRef<str>>(words: &[T]) -> String {
     const MOST: usize = 12;
-    let mut shown: Vec<String> = words.iter().take(MOST).map(|word| format!("`{}`", word.as_ref())).collect();
+    let quoted = |word: &T| format!("`{}`", ichor_spec::yaml::printable(word.as_ref()));
+    let mut shown: Vec<String> = words.iter().take(MOST).map(quoted).collect();
     if words.len() > MOST {
         shown.push(format!("and {} more", words.len() - MOST));
     }
@@ -103,18 +149,21 @@ fn words<T: AsRef<str>>(words: &[T]) -> String {
 
 impl<'a> Context<'a> {
     fn new(inventory: &Inventory, world: &'a World) -> Self {
+        let unread = |key| inventory.unread.has(key);
         Self {
             world,
             findings: Findings::new(),
             layout: None,
-            cluster: section(inventory.cluster.as_ref()),
-            proxmox: section(inventory.proxmox.as_ref()),
-            placement: section(inventory.placement.as_ref()),
-            network: section(inventory.network.as_ref()),
-            image: section(inventory.image.as_ref()),
-            boot: section(inventory.boot.as_ref()),
-            defaults: section(inventory.defaults.as_ref()),
-            roles: section(inventory.roles.as_ref()),
+            cluster: section(inventory.cluster.as_ref(), unread("cluster"), Cluster::illegible),
+            proxmox: section(inventory.proxmox.as_ref(), unread("proxmox"), Proxmox::illegible),
+            placement: section(inventory.placement.as_ref(), unread("placement"), Placement::illegible),
+            network: section(inventory.network.as_ref(), unread("network"), Network::illegible),
+            image: section(inventory.image.as_ref(), unread("image"), Image::illegible),
+            boot: section(inventory.boot.as_ref(), unread("boot"), Boot::illegible),
+            defaults: section(inventory.defaults.as_ref(), unread("defaults"), Machine::illegible),
+            roles: section(inventory.roles.as_ref(), false, Roles::default),
+            places: Places::of(inventory),
+            machines_known: !unread("machines"),
         }
     }
 
@@ -133,7 +182,9 @@ impl<'a> Context<'a> {
         let drafts = match &inventory.machines {
             Some(machines) => expand::expand(self, machines),
             None => {
-                self.missing(None, "machines", "add `machines:` with at least one control plane");
+                if std::mem::take(&mut self.machines_known) {
+                    self.missing(None, "machines", "add `machines: {cp: {role: control-plane, count: 3}}`");
+                }
                 Vec::new()
             }
         };
@@ -148,15 +199,18 @@ impl<'a> Context<'a> {
             machine::Parts { boot, images: &images, vmids: &vmids, network: &network, hosts: &hosts, seats };
         let mut machines = machine::machines(self, &drafts, &parts);
         patches::assign(self, inventory.patches.as_ref(), &drafts, &mut machines);
-        let templates = image::templates(self, &images, &machines);
+        let templates = image::templates(self, &images, &drafts);
         vmids::check_unique(self, &drafts, &vmids, &templates);
+        if addons.contains_key("csi") {
+            vmids::check_reserved(self, &templates);
+        }
         let cluster = cluster::cluster(self, &drafts, &machines);
         let proxmox = cluster::proxmox(self);
         Some(Desired {
             cluster: cluster?,
             proxmox: proxmox?,
             hosts: hosts.shapes,
-            network: network.cluster,
+            network: network.of_cluster,
             os: addons::os(self, inventory.os.as_ref()),
             images: images.list,
             templates,
@@ -168,7 +222,7 @@ impl<'a> Context<'a> {
     }
 
     /// Reports a required key that is not there.
-    fn missing(&mut self, at: Option<ichor_model::Span>, key: &str, remedy: &str) {
+    fn missing(&mut self, at: Option<Span>, key: &str, remedy: &str) {
         self.findings
             .push(Finding::error(Code::MISSING_KEY, at, format!("`{key}` is missing")).remedy(remedy));
     }

@@ -1,12 +1,12 @@
 //! The cluster as a whole: releases, counts, the endpoint, and how Proxmox is reached.
 
 use ichor_model::{
-    At, Code, Finding, KubernetesVersion, Minor, Span, TalosVersion,
+    At, Code, Finding, KubernetesVersion, Minor, TalosVersion,
     desired::{self as d, EndpointKind, Late, Role, Source},
 };
 use ichor_spec::{
     Inventory,
-    inventory::{Endpoint, Store},
+    inventory::{Cluster, Endpoint, Store},
 };
 
 use super::{Context, addons::manifest, expand::Draft, seats::storage};
@@ -41,15 +41,9 @@ pub fn id(cx: &Context<'_>) -> String {
 /// Returns the cluster, or reports why there is none.
 pub fn cluster(cx: &mut Context<'_>, drafts: &[Draft], machines: &[d::Machine]) -> Option<d::Cluster> {
     let written = cx.cluster.clone();
-    let here = written.name.as_ref().map(|name| name.span);
-    if written.name.is_none() {
-        cx.missing(None, "cluster.name", "add `cluster: {name: homelab}`");
-    }
-    if written.talos.is_none() {
-        cx.missing(here, "cluster.talos", &format!("add `talos: {}`", newest_talos()));
-    }
+    check_required(cx, &written);
     check_talos(cx, written.talos.as_ref());
-    check_kubernetes(cx, written.talos.as_ref(), written.kubernetes.as_ref(), here);
+    check_kubernetes(cx, written.talos.as_ref(), written.kubernetes.as_ref());
     check_machine_releases(cx, drafts, written.talos.as_ref(), written.kubernetes.as_ref());
     check_counts(cx, drafts);
     let endpoint = endpoint(cx, machines);
@@ -75,6 +69,27 @@ pub fn cluster(cx: &mut Context<'_>, drafts: &[Draft], machines: &[d::Machine]) 
             .map(|list| list.value.iter().filter_map(|item| manifest(cx, item)).collect())
             .unwrap_or_default(),
     })
+}
+
+/// Reports the keys that a cluster cannot do without.
+fn check_required(cx: &mut Context<'_>, written: &Cluster) {
+    let row = written.talos.as_ref().and_then(|talos| support::of(&talos.value));
+    let kubernetes = row.map_or_else(|| KubernetesVersion::new(1, 36, 3), |row| row.default.clone());
+    if cx.places.cluster.is_none() && *written == Cluster::default() {
+        let talos = newest_talos();
+        let remedy = format!("add `cluster: {{name: homelab, talos: {talos}, kubernetes: {kubernetes}}}`");
+        cx.missing(None, "cluster", &remedy);
+        return;
+    }
+    for (key, is_written, remedy) in [
+        ("name", written.name.is_some(), "add `name: homelab`".to_owned()),
+        ("talos", written.talos.is_some(), format!("add `talos: {}`", newest_talos())),
+        ("kubernetes", written.kubernetes.is_some(), format!("add `kubernetes: {kubernetes}`")),
+    ] {
+        if !is_written && !written.unread.has(key) {
+            cx.missing(cx.places.cluster, &format!("cluster.{key}"), &remedy);
+        }
+    }
 }
 
 /// Returns the values of a list without their places.
@@ -111,31 +126,24 @@ fn check_kubernetes(
     cx: &mut Context<'_>,
     talos: Option<&At<TalosVersion>>,
     kubernetes: Option<&At<KubernetesVersion>>,
-    here: Option<Span>,
 ) {
-    let row = talos.and_then(|talos| support::of(&talos.value));
-    let Some(kubernetes) = kubernetes else {
-        let wanted = row.map_or_else(|| "v1.36.3".into(), |row| row.default.to_string());
-        cx.missing(here, "cluster.kubernetes", &format!("add `kubernetes: {wanted}`"));
-        return;
-    };
-    if let (Some(row), Some(talos)) = (row, talos)
-        && !row.accepts(&kubernetes.value)
+    if let Some((talos, kubernetes)) = talos.zip(kubernetes)
+        && let Some(finding) = refused_pair(&talos.value, kubernetes)
     {
-        cx.findings.push(refused_pair(&talos.value, row, kubernetes).see(talos.span, "the Talos release"));
+        cx.findings.push(finding.see(talos.span, "the Talos release"));
     }
 }
 
-fn refused_pair(talos: &TalosVersion, row: &support::Support, kubernetes: &At<KubernetesVersion>) -> Finding {
+/// Returns what is wrong with a pair of releases, blamed on the Kubernetes release.
+fn refused_pair(talos: &TalosVersion, kubernetes: &At<KubernetesVersion>) -> Option<Finding> {
+    let row = support::of(talos).filter(|row| !row.accepts(&kubernetes.value))?;
     let other = support::talos_for(&kubernetes.value)
         .map_or_else(String::new, |minor| format!(", or run Talos {minor}, which accepts it"));
-    Finding::error(
-        Code::VERSION_PAIR,
-        kubernetes.span,
-        format!("Talos {talos} does not run Kubernetes {}", kubernetes.value),
-    )
-    .because(format!("Talos {} accepts Kubernetes {} to {}", row.talos, row.oldest, row.newest))
-    .remedy(format!("write `kubernetes: {}`{other}", row.default))
+    let message = format!("Talos {talos} does not run Kubernetes {}", kubernetes.value);
+    let finding = Finding::error(Code::VERSION_PAIR, kubernetes.span, message)
+        .because(format!("Talos {} accepts Kubernetes {} to {}", row.talos, row.oldest, row.newest))
+        .remedy(format!("write `kubernetes: {}`{other}", row.default));
+    Some(finding)
 }
 
 /// Machines may run other releases for a while, as in a half-done upgrade, within limits.
@@ -158,10 +166,14 @@ fn check_machine_releases(
         check_talos(cx, own_talos);
         let pair = own_talos.or(talos).zip(own_kubernetes.or(kubernetes));
         if let Some((talos, release)) = pair
-            && let Some(row) = support::of(&talos.value)
-            && !row.accepts(&release.value)
+            && let Some(finding) = refused_pair(&talos.value, release)
         {
-            cx.findings.push(refused_pair(&talos.value, row, release).see(talos.span, "the Talos release"));
+            // The machine's own release is to blame, whichever of the two it is.
+            cx.findings.push(if own_kubernetes.is_some() {
+                finding.see(talos.span, "the Talos release")
+            } else {
+                Finding { at: Some(talos.span), ..finding }.see(release.span, "the Kubernetes release")
+            });
         }
         if let (Some(own), Some(cluster)) = (own_kubernetes, kubernetes) {
             check_skew(cx, draft, own, &cluster.value);
@@ -181,22 +193,29 @@ fn check_skew(cx: &mut Context<'_>, draft: &Draft, own: &At<KubernetesVersion>, 
             own.span,
             format!("`{}` would run Kubernetes {} beside {cluster}", draft.name, own.value),
         )
-        .because(format!(
-            "a {} may be up to {allowed} minors older than the cluster, never newer",
-            draft.role
-        ))
-        .remedy("move the cluster's release, or this one"),
+        .because(match draft.role {
+            Role::Worker => "a worker may be up to three minors older than the cluster, never newer",
+            Role::ControlPlane => "a control plane may be one minor older than the cluster, never newer",
+        })
+        .remedy(format!("remove `kubernetes` here to run {cluster}, or change the cluster's release first")),
     );
+}
+
+fn control_planes_of(count: usize) -> String {
+    if count == 1 { "one control plane".into() } else { format!("{count} control planes") }
 }
 
 fn check_counts(cx: &mut Context<'_>, drafts: &[Draft]) {
     let control_planes: Vec<&Draft> =
         drafts.iter().filter(|draft| draft.role == Role::ControlPlane).collect();
     let (count, at) = (control_planes.len(), control_planes.last().map(|draft| draft.at));
+    if !cx.machines_known {
+        return;
+    }
     if count == 0 {
         cx.findings.push(
-            Finding::error(Code::CONTROL_PLANE_COUNT, None, "there is no control plane")
-                .remedy("add `machines: {cp: {role: control-plane, count: 3}}`"),
+            Finding::error(Code::CONTROL_PLANE_COUNT, cx.places.machines, "there is no control plane")
+                .remedy("add a group: `cp: {role: control-plane, count: 3}`"),
         );
         return;
     }
@@ -204,7 +223,7 @@ fn check_counts(cx: &mut Context<'_>, drafts: &[Draft]) {
     let ha = cx.cluster.ha.filter(|ha| ha.value);
     if let Some(ha) = ha.filter(|_| count < 3 || even) {
         let mut finding =
-            Finding::error(Code::HA_COUNT, ha.span, format!("`ha: true` with {count} control planes"))
+            Finding::error(Code::HA_COUNT, ha.span, format!("`ha: true` with {}", control_planes_of(count)))
                 .remedy(format!(
                     "use {} control planes, or remove `ha`",
                     if count < 3 { 3 } else { count + 1 }
@@ -254,7 +273,8 @@ fn contract(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<Minor> {
 }
 
 fn endpoint(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<d::Endpoint> {
-    let written = cx.cluster.endpoint.clone().map(|at| at.value).unwrap_or_default();
+    let unread = cx.cluster.unread.has("endpoint");
+    let written: Endpoint = super::section(cx.cluster.endpoint.as_ref(), unread, Endpoint::illegible);
     check_endpoint(cx, &written);
     let kube_vip = kube_vip(cx, &written);
     let vip = written.vip.map(|vip| vip.value.0);
@@ -266,6 +286,8 @@ fn endpoint(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<d::Endpoint
         (Late::Known(vip.to_string()), EndpointKind::TalosVip)
     } else if let Some(kube_vip) = &kube_vip {
         (Late::Known(kube_vip.address.to_string()), EndpointKind::KubeVip)
+    } else if ["host", "address", "vip", "kube_vip"].iter().any(|key| written.unread.has(key)) {
+        return None;
     } else {
         (first_control_plane(cx, machines)?, EndpointKind::FirstControlPlane)
     };
@@ -311,21 +333,21 @@ fn is_dns_name(text: &str) -> bool {
 
 fn kube_vip(cx: &mut Context<'_>, written: &Endpoint) -> Option<d::KubeVip> {
     let kube_vip = written.kube_vip.as_ref()?;
-    let Some(address) = kube_vip.address else {
-        cx.missing(Some(kube_vip.span), "cluster.endpoint.kube_vip.address", "add the address it announces");
-        return None;
-    };
+    if kube_vip.address.is_none() && !kube_vip.unread.has("address") {
+        let remedy = "add the address it announces: `kube_vip: {address: 10.0.0.5}`";
+        cx.missing(Some(kube_vip.span), "cluster.endpoint.kube_vip.address", remedy);
+    }
     if let Some(interface) =
         kube_vip.interface.as_ref().filter(|interface| interface.starts_with("tailscale"))
     {
         cx.findings.push(
-            Finding::error(Code::VIP, interface.span, format!("kube-vip cannot announce on `{}`", interface.value))
+            Finding::error(Code::VIP, interface.span, format!("kube-vip cannot announce on `{}`", ichor_spec::yaml::show(interface)))
                 .because("that interface answers no ARP, and tailnet peers route only what their server knows")
                 .remedy("use a Talos `vip` on the LAN and a subnet route for it, or the MagicDNS names in `cert_sans`"),
         );
     }
     Some(d::KubeVip {
-        address: address.value.0,
+        address: kube_vip.address?.value.0,
         interface: kube_vip.interface.as_ref().map(|at| at.value.clone()),
         version: kube_vip.version.as_ref().map(|at| at.value.clone()),
     })
@@ -334,7 +356,7 @@ fn kube_vip(cx: &mut Context<'_>, written: &Endpoint) -> Option<d::KubeVip> {
 fn first_control_plane(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<Late<String>> {
     let mut control_planes = machines.iter().filter(|machine| machine.role == Role::ControlPlane);
     let first = control_planes.next()?;
-    let at = cx.cluster.name.as_ref().map(|name| name.span);
+    let at = cx.places.cluster;
     let shared = "add `endpoint: {vip: ...}`, `{host: ...}` or `{address: ...}`";
     if control_planes.next().is_some() {
         cx.findings.push(
@@ -368,11 +390,14 @@ fn first_control_plane(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<
 pub fn proxmox(cx: &mut Context<'_>) -> Option<d::Proxmox> {
     let written = cx.proxmox.clone();
     let tls = tls(cx);
-    let Some(endpoint) = written.endpoint else {
-        cx.missing(None, "proxmox.endpoint", "add `proxmox: {endpoint: https://pve1.lab.example:8006}`");
-        return None;
-    };
-    if endpoint.scheme != "https" {
+    if written.endpoint.is_none() && !written.unread.has("endpoint") {
+        let remedy = match cx.places.proxmox {
+            Some(_) => "add `endpoint: https://pve1.lab.example:8006`",
+            None => "add `proxmox: {endpoint: https://pve1.lab.example:8006}`",
+        };
+        cx.missing(cx.places.proxmox, "proxmox.endpoint", remedy);
+    }
+    if let Some(endpoint) = written.endpoint.as_ref().filter(|endpoint| endpoint.scheme != "https") {
         cx.findings.push(
             Finding::error(Code::PLAIN_HTTP, endpoint.span, format!("`{}` is not https", endpoint.text))
                 .remedy("write `https://` and port 8006"),
@@ -387,7 +412,7 @@ pub fn proxmox(cx: &mut Context<'_>) -> Option<d::Proxmox> {
         );
     }
     Some(d::Proxmox {
-        endpoint: base_of(&endpoint.text),
+        endpoint: base_of(&written.endpoint?.text),
         token: written.token.map(|token| token.value.0),
         tls,
         jump: written.jump.map(|jump| jump.value.text),
@@ -408,7 +433,7 @@ fn tls(cx: &mut Context<'_>) -> d::Tls {
     let ways = [
         tls.sha256.as_ref().map(|at| at.span),
         tls.ca.as_ref().map(|at| at.span),
-        tls.insecure.map(|at| at.span),
+        tls.insecure.filter(|at| at.value).map(|at| at.span),
     ];
     let mut given = ways.into_iter().flatten();
     if let (Some(first), Some(second)) = (given.next(), given.next()) {

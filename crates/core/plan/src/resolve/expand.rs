@@ -11,12 +11,16 @@ use ichor_spec::{
     inventory::{Machine, Nic},
     read::{Map, Read},
     values::NamePattern,
+    yaml::show,
 };
 
 use super::Context;
 
 /// Above this a plan would be a mistake: Kubernetes itself stops at 5,000 nodes.
 const MOST_MACHINES: u32 = 20_000;
+
+/// Entries of `machines`.
+type Entries = Vec<(At<MachineName>, At<Machine>)>;
 
 /// A machine with its settings, before anything is allocated.
 #[derive(Debug, Clone)]
@@ -78,10 +82,17 @@ impl Draft {
 /// Makes the machines of an inventory, control planes first, each role by name.
 pub fn expand(cx: &mut Context<'_>, entries: &Map<MachineName, Machine>) -> Vec<Draft> {
     check_shared_settings(cx);
+    let shaping = ["role", "count", "first", "name", "like"];
+    cx.machines_known &= !entries.0.iter().any(|(_, entry)| shaping.iter().any(|key| entry.unread.has(key)));
     let settled = settle_likes(cx, &entries.0);
-    let (groups, singles): (Vec<_>, Vec<_>) =
+    let (groups, mut singles): (Entries, Entries) =
         settled.into_iter().partition(|(_, entry)| entry.count.is_some());
-    check_total(cx, &groups);
+    if too_many(cx, &groups) {
+        cx.machines_known = false;
+        return Vec::new();
+    }
+    let (members_with_count, groups) = split_members(cx, groups);
+    singles.extend(members_with_count);
     let mut refinements: BTreeMap<MachineName, (At<MachineName>, Machine)> =
         singles.into_iter().map(|(name, entry)| (name.value.clone(), (name, entry.value))).collect();
     let mut drafts = Vec::new();
@@ -91,28 +102,68 @@ pub fn expand(cx: &mut Context<'_>, entries: &Map<MachineName, Machine>) -> Vec<
     for (_, (name, machine)) in refinements {
         drafts.extend(single(cx, &name, machine));
     }
-    report_same_names(cx, &drafts);
+    if cx.machines_known {
+        report_same_names(cx, &drafts);
+    }
     drafts.sort_by(|a, b| (a.role, &a.name).cmp(&(b.role, &b.name)));
     drafts.dedup_by(|a, b| a.name == b.name);
     drafts
 }
 
-fn check_total(cx: &mut Context<'_>, groups: &[(At<MachineName>, At<Machine>)]) {
+/// Whether the groups make more machines than can be meant.
+fn too_many(cx: &mut Context<'_>, groups: &[(At<MachineName>, At<Machine>)]) -> bool {
     let mut total = 0;
-    for (name, group) in groups {
-        total += group.count.map_or(0, |count| count.value.0);
+    for count in groups.iter().filter_map(|(_, group)| group.count) {
+        total += count.value.0;
         if total > MOST_MACHINES {
             cx.findings.push(
                 Finding::error(
                     Code::COUNT,
-                    name.span,
-                    format!("the groups make more than {MOST_MACHINES} machines"),
+                    count.span,
+                    format!("up to here the groups make {total} machines"),
                 )
-                .remedy("check the counts"),
+                .because(format!("at most {MOST_MACHINES} are taken to be meant"))
+                .remedy("lower the counts, or split the machines over several clusters"),
             );
-            return;
+            return true;
         }
     }
+    false
+}
+
+/// Parts entries that refine a member of a group from the groups: a member is one machine, so a
+/// `count` cannot be meant.
+fn split_members(cx: &mut Context<'_>, groups: Entries) -> (Entries, Entries) {
+    let names: BTreeSet<String> = groups.iter().map(|(name, _)| name.to_string()).collect();
+    let mut owners: BTreeMap<String, MachineName> = BTreeMap::new();
+    for (name, group) in &groups {
+        let members = member_names(name, group).filter(|member| names.contains(member));
+        owners.extend(members.map(|member| (member, name.value.clone())));
+    }
+    let (mut members, groups): (Entries, Entries) =
+        groups.into_iter().partition(|(name, _)| owners.contains_key(name.as_str()));
+    for (name, member) in &mut members {
+        let at = member.value.count.take().map_or(name.span, |count| count.span);
+        let (name, group) = (&name.value, &owners[name.as_str()]);
+        cx.findings.push(
+            Finding::error(
+                Code::CONFLICTING_KEYS,
+                at,
+                format!("`{name}` is a member of group `{group}`, and no group itself"),
+            )
+            .remedy("remove `count` here, or give the entry another name"),
+        );
+    }
+    (members, groups)
+}
+
+/// Returns the names that a group makes, whether they are allowed or not.
+fn member_names<'a>(name: &'a MachineName, group: &'a Machine) -> impl Iterator<Item = String> + use<> {
+    let written = group.name.as_ref().map(|pattern| pattern.value.clone());
+    let pattern = written.unwrap_or_else(|| NamePattern::of_group(name.as_str()));
+    let first = group.first.map_or(1, |first| first.value.0);
+    let count = group.count.map_or(0, |count| count.value.0);
+    (first..first.saturating_add(count)).map(move |number| pattern.name(number))
 }
 
 /// Keys that say who a machine is have no meaning for all machines, or all of a role.
@@ -129,62 +180,95 @@ fn check_shared_settings(cx: &mut Context<'_>) {
             ("mac", machine.mac.map(|at| at.span)),
             ("host", machine.host.map(|at| at.span)),
         ];
-        for (key, span) in misplaced.into_iter().filter_map(|(key, span)| Some((key, span?))) {
+        let cards = machine.nics.iter().flat_map(|nics| &nics.value);
+        let cards = cards.map(|nic| ("mac", nic.mac.map(|at| at.span)));
+        for (key, span) in misplaced.into_iter().chain(cards).filter_map(|(key, span)| Some((key, span?))) {
             cx.findings.push(
                 Finding::error(
                     Code::GROUP_IDENTITY,
                     span,
                     format!("`{key}` cannot be shared by many machines"),
                 )
-                .remedy("move it to an entry of `machines`"),
+                .remedy(format!("move `{key}` to an entry of `machines`")),
             );
         }
     }
 }
 
 /// Lays every entry over the one it is `like`.
-fn settle_likes(
-    cx: &mut Context<'_>,
-    entries: &[(At<MachineName>, At<Machine>)],
-) -> Vec<(At<MachineName>, At<Machine>)> {
-    let by_name: BTreeMap<&MachineName, &Machine> =
-        entries.iter().map(|(name, machine)| (&name.value, &machine.value)).collect();
-    entries
+fn settle_likes(cx: &mut Context<'_>, entries: &[(At<MachineName>, At<Machine>)]) -> Entries {
+    let models: Models<'_> = entries.iter().map(|(name, machine)| (&name.value, &machine.value)).collect();
+    let mut settled = BTreeMap::new();
+    for (name, _) in entries {
+        settle(cx, &models, &name.value, &mut settled);
+    }
+    let settled = entries
         .iter()
-        .map(|(name, machine)| {
-            let settled =
-                follow_like(cx, &by_name, machine.value.clone(), &mut BTreeSet::from([name.value.clone()]));
-            (name.clone(), At::new(settled, machine.span))
-        })
-        .collect()
+        .map(|(name, machine)| (name.clone(), At::new(settled[&name.value].clone(), machine.span)));
+    settled.collect()
 }
 
-fn follow_like(
+/// What entries can be like.
+type Models<'a> = BTreeMap<&'a MachineName, &'a Machine>;
+
+/// Settles an entry and all that it is like. Chains may be long, so they are not followed by
+/// recursion, and what has been settled is not followed again.
+fn settle<'a>(
     cx: &mut Context<'_>,
-    by_name: &BTreeMap<&MachineName, &Machine>,
-    machine: Machine,
-    seen: &mut BTreeSet<MachineName>,
-) -> Machine {
-    let Some(like) = machine.like.clone() else {
-        return machine;
-    };
-    if !seen.insert(like.value.clone()) {
-        cx.findings.push(
-            Finding::error(Code::LIKE, like.span, format!("`like: {}` goes round in a circle", like.value))
-                .remedy("let one of the entries stand on its own"),
-        );
-        return machine;
+    models: &Models<'a>,
+    name: &'a MachineName,
+    settled: &mut BTreeMap<&'a MachineName, Machine>,
+) {
+    let mut chain: Vec<(&MachineName, Machine)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut next = Some(name);
+    while let Some(name) = next.filter(|name| !settled.contains_key(name)) {
+        let mut machine = models[name].clone();
+        seen.insert(name);
+        next = models[name].like.as_ref().and_then(|like| {
+            let model = model_of(cx, models, like, &seen);
+            if model.is_none() {
+                // Whatever it should have been like may have had one.
+                machine.unread.add("role");
+            }
+            model
+        });
+        chain.push((name, machine));
     }
-    let Some(model) = by_name.get(&like.value) else {
-        let names: Vec<&str> = by_name.keys().map(|name| name.as_str()).collect();
-        cx.findings.push(
-            Finding::error(Code::LIKE, like.span, format!("there is no entry `{}` to be like", like.value))
-                .remedy(format!("the entries of `machines` are {}", super::words(&names))),
-        );
-        return machine;
+    let mut below = next.map(|name| settled[name].clone());
+    for (name, machine) in chain.into_iter().rev() {
+        let whole = match below {
+            Some(below) => machine.over(without_identity(below)),
+            None => machine,
+        };
+        settled.insert(name, whole.clone());
+        below = Some(whole);
+    }
+}
+
+/// Returns the entry that another is like, or reports that there is none, or that it leads back.
+fn model_of<'a>(
+    cx: &mut Context<'_>,
+    models: &Models<'a>,
+    like: &At<MachineName>,
+    seen: &BTreeSet<&'a MachineName>,
+) -> Option<&'a MachineName> {
+    let (message, remedy) = match models.get_key_value(&like.value) {
+        Some((name, _)) if !seen.contains(name) => return Some(*name),
+        Some(_) => (
+            format!("`like: {}` goes round in a circle", like.value),
+            "let one of the entries stand on its own".to_owned(),
+        ),
+        None => {
+            let names: Vec<&str> = models.keys().map(|name| name.as_str()).collect();
+            (
+                format!("there is no entry `{}` to be like", like.value),
+                format!("the entries of `machines` are {}", super::words(&names)),
+            )
+        }
     };
-    let below = follow_like(cx, by_name, (*model).clone(), seen);
-    machine.over(without_identity(below))
+    cx.findings.push(Finding::error(Code::LIKE, like.span, message).remedy(remedy));
+    None
 }
 
 /// What `like` copies: settings, not who a machine is.
@@ -194,6 +278,7 @@ fn without_identity(machine: Machine) -> Machine {
             list.into_iter().map(|nic| nic.map(|nic| Nic { mac: None, address: None, ..nic })).collect()
         })
     });
+    let identity = ["count", "first", "name", "like", "vmid", "address", "mac", "host"];
     Machine {
         count: None,
         first: None,
@@ -204,6 +289,7 @@ fn without_identity(machine: Machine) -> Machine {
         mac: None,
         host: None,
         nics,
+        unread: machine.unread.without(&identity),
         ..machine
     }
 }
@@ -219,32 +305,18 @@ fn members(
     let Some(role) = role_of(cx, name, group) else {
         return;
     };
-    if let Some(mac) = &group.mac {
-        cx.findings.push(
-            Finding::error(
-                Code::GROUP_IDENTITY,
-                mac.span,
-                "a MAC address belongs to one machine, not to a group",
-            )
-            .remedy("leave it out, or give it to a member by an entry with the member's name"),
-        );
-    }
-    let pattern =
-        group.name.clone().map_or_else(|| NamePattern::of_group(name.as_str()), |pattern| pattern.value);
-    let first = group.first.map_or(1, |first| first.value.0);
-    let count = group.count.map_or(0, |count| count.value.0).min(MOST_MACHINES);
+    check_macs(cx, group);
     let of_group = Rc::new(group.value.clone());
     let plain = Rc::new(Machine::default());
     let shared = Rc::new(cx.chain(role, group.value.clone()));
-    for ordinal in 0..count {
-        let text = pattern.name(first + ordinal);
+    for (ordinal, text) in (0..).zip(member_names(name, group)) {
         let Ok(member) = text.parse::<MachineName>() else {
             let at = group.name.as_ref().map_or(name.span, |pattern| pattern.span);
             cx.findings.push(
                 Finding::error(
                     Code::BAD_NAME,
                     at,
-                    format!("the group makes the name `{text}`, which is not allowed"),
+                    format!("the group makes the name `{}`, which is not allowed", show(&text)),
                 )
                 .remedy("use a to z, 0 to 9 and `-`, at most 63 characters with the number"),
             );
@@ -260,6 +332,22 @@ fn members(
         };
         let of_group = of_group.clone();
         drafts.push(Draft { name: member, group: name.value.clone(), role, ordinal, at, own, of_group, all });
+    }
+}
+
+/// Reports MACs of a group, whichever of its network cards they are for.
+fn check_macs(cx: &mut Context<'_>, group: &Machine) {
+    let several = group.count.is_some_and(|count| count.value.0 > 1);
+    let cards = group.nics.iter().flat_map(|nics| &nics.value).filter_map(|nic| nic.mac);
+    for mac in group.mac.into_iter().chain(cards.filter(|_| several)) {
+        cx.findings.push(
+            Finding::error(
+                Code::GROUP_IDENTITY,
+                mac.span,
+                "a MAC address belongs to one machine, not to a group",
+            )
+            .remedy("leave it out, or give it to a member by an entry with the member's name"),
+        );
     }
 }
 
@@ -280,10 +368,10 @@ fn refinement(cx: &mut Context<'_>, name: &At<MachineName>, own: Machine, role: 
 
 fn single(cx: &mut Context<'_>, name: &At<MachineName>, machine: Machine) -> Option<Draft> {
     let role = role_of(cx, name, &machine)?;
-    for (key, span) in
-        [("first", machine.first.map(|at| at.span)), ("name", machine.name.as_ref().map(|at| at.span))]
-    {
-        if let Some(span) = span {
+    let of_groups =
+        [("first", machine.first.map(|at| at.span)), ("name", machine.name.as_ref().map(|at| at.span))];
+    for (key, span) in of_groups {
+        if let Some(span) = span.filter(|_| !machine.unread.has("count")) {
             cx.findings.push(
                 Finding::error(
                     Code::CONFLICTING_KEYS,
@@ -302,10 +390,13 @@ fn single(cx: &mut Context<'_>, name: &At<MachineName>, machine: Machine) -> Opt
 
 fn role_of(cx: &mut Context<'_>, name: &At<MachineName>, machine: &Machine) -> Option<Role> {
     if machine.role.is_none() {
-        cx.findings.push(
-            Finding::error(Code::NO_ROLE, name.span, format!("`{}` has no role", name.value))
-                .remedy("add `role: control-plane` or `role: worker`"),
-        );
+        cx.machines_known = false;
+        if !machine.unread.has("role") {
+            cx.findings.push(
+                Finding::error(Code::NO_ROLE, name.span, format!("`{}` has no role", name.value))
+                    .remedy("add `role: control-plane` or `role: worker`"),
+            );
+        }
     }
     machine.role.map(|role| role.value)
 }

@@ -1,9 +1,9 @@
 //! Images: platform, source and boot path are one choice, so that they cannot disagree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ichor_model::{
-    Code, Finding, MachineName,
+    At, Code, Finding, MachineName, Span,
     desired::{
         AddressDelivery, Boot, CloneKind, ConfigDelivery, Image, ImageSource, Platform, Role, Template,
         Verify,
@@ -64,19 +64,22 @@ fn check_delivery(cx: &mut Context<'_>, boot: Boot, leased: bool) {
         );
     }
     let config_at = cx.boot.config.map(|at| at.span);
+    let address_known = !cx.boot.unread.has("address") && !cx.network.unread.has("addressing");
     if boot.config == ConfigDelivery::Cidata
+        && address_known
         && !matches!(boot.address, AddressDelivery::Cidata | AddressDelivery::Dhcp)
     {
+        let why = match boot.address {
+            AddressDelivery::Meta => "a machine that reads META reads no cidata volume",
+            _ => "Proxmox's cloud-init drive takes the place of a cidata volume",
+        };
         cx.findings.push(
             Finding::error(
                 Code::BOOT_PATH,
                 config_at,
-                "a machine config on a cidata volume needs that volume",
+                format!("`config: cidata` does not work with `address: {}`", boot.address),
             )
-            .because(format!(
-                "`boot.address: {}` uses another drive, or a platform that reads none",
-                boot.address
-            ))
+            .because(why)
             .remedy("set `boot.address: cidata`"),
         );
     }
@@ -91,24 +94,27 @@ fn check_delivery(cx: &mut Context<'_>, boot: Boot, leased: bool) {
             .remedy("set `image.source: disk`, or `boot.address: cloudinit`"),
         );
     }
-    if boot.address == AddressDelivery::Meta
-        && let Some(fixed) =
-            cx.image.file.as_ref().map(|file| file.span).or(cx.image.schematic.as_ref().map(|id| id.span))
-    {
+    let fixed = [
+        ("file", cx.image.file.as_ref().map(|file| file.span)),
+        ("schematic", cx.image.schematic.as_ref().map(|id| id.span)),
+    ];
+    let fixed = fixed.into_iter().find_map(|(key, span)| Some((key, span?)));
+    if let Some((key, span)) = fixed.filter(|_| boot.address == AddressDelivery::Meta) {
         cx.findings.push(
             Finding::error(
                 Code::BOOT_PATH,
-                fixed,
+                span,
                 "META is baked into an image per machine, so no single image can be given",
             )
-            .remedy("remove the key, or deliver addresses another way"),
+            .remedy(format!("remove `{key}`, or set `boot.address: cloudinit`")),
         );
     }
 }
 
 fn check_verify(cx: &mut Context<'_>, boot: Boot) {
     let Some(at) = cx.boot.verify.map(|at| at.span) else { return };
-    if (boot.verify == Verify::Cidata) != (boot.config == ConfigDelivery::Cidata) {
+    let config_known = !cx.boot.unread.has("config");
+    if config_known && (boot.verify == Verify::Cidata) != (boot.config == ConfigDelivery::Cidata) {
         cx.findings.push(
             Finding::error(Code::BOOT_PATH, at, "`verify: cidata` and `config: cidata` go together")
                 .remedy("set both, or neither"),
@@ -125,7 +131,8 @@ fn check_verify(cx: &mut Context<'_>, boot: Boot) {
 
 /// Makes the images that the machines need, each once.
 pub fn images(cx: &mut Context<'_>, drafts: &[Draft], boot: Boot) -> Images {
-    check_recipe(cx);
+    check_schematic(cx, drafts);
+    check_source(cx);
     let mut images = Images::default();
     for draft in drafts {
         let Some(image) = image_of(cx, draft, boot) else { continue };
@@ -142,40 +149,38 @@ pub fn images(cx: &mut Context<'_>, drafts: &[Draft], boot: Boot) -> Images {
     images
 }
 
-fn check_recipe(cx: &mut Context<'_>) {
+/// A schematic id stands for a whole recipe.
+fn check_schematic(cx: &mut Context<'_>, drafts: &[Draft]) {
+    let Some(schematic) = cx.image.schematic.as_ref().map(|id| id.span) else { return };
+    let recipe =
+        [cx.image.extensions.as_ref().map(|at| at.span), cx.image.kernel_args.as_ref().map(|at| at.span)];
+    let levels = drafts.iter().flat_map(|draft| draft.levels(cx));
+    let of_machines = levels.filter_map(|level| level.extensions.as_ref().map(|at| at.span));
+    let others: BTreeSet<Span> = recipe.into_iter().flatten().chain(of_machines).collect();
+    for other in others {
+        cx.findings.push(
+            Finding::error(Code::SCHEMATIC, other, "a schematic id already fixes this")
+                .see(schematic, "the schematic")
+                .remedy("remove this, or replace `schematic` by `extensions` and `kernel_args`"),
+        );
+    }
+}
+
+/// Some keys of `image` belong to one source.
+fn check_source(cx: &mut Context<'_>) {
     let image = cx.image.clone();
-    if let Some(schematic) = &image.schematic {
-        let others =
-            [image.extensions.as_ref().map(|at| at.span), image.kernel_args.as_ref().map(|at| at.span)];
-        for other in others.into_iter().flatten() {
-            cx.findings.push(
-                Finding::error(Code::SCHEMATIC, other, "a schematic id already fixes this")
-                    .see(schematic.span, "the schematic")
-                    .remedy("keep the id, or the recipe"),
-            );
-        }
+    if image.unread.has("source") {
+        return;
     }
     let source = image.source.map_or(ImageSource::Disk, |source| source.value);
     if let Some(file) = image.file.as_ref() {
         if source != ImageSource::Iso {
             cx.findings.push(
-                Finding::error(Code::CONFLICTING_KEYS, file.span, "`file` names installation media")
+                Finding::error(Code::CONFLICTING_KEYS, file.span, "`file` is for `source: iso`")
                     .remedy("set `source: iso`, or remove `file`"),
             );
         }
-        let valid = file
-            .split_once(':')
-            .is_some_and(|(storage, path)| !storage.is_empty() && path.starts_with("iso/"));
-        if !valid {
-            cx.findings.push(
-                Finding::error(
-                    Code::BAD_PATH,
-                    file.span,
-                    format!("`{}` is not a file on a storage", ichor_spec::yaml::show(file)),
-                )
-                .remedy("write it as Proxmox does: `local:iso/talos.iso`"),
-            );
-        }
+        check_file(cx, file);
     }
     if source != ImageSource::Template {
         let unused = [
@@ -189,6 +194,19 @@ fn check_recipe(cx: &mut Context<'_>) {
             );
         }
     }
+}
+
+fn check_file(cx: &mut Context<'_>, file: &At<String>) {
+    let on_storage = file.split_once(':').filter(|(storage, _)| !storage.is_empty());
+    let wrong = match on_storage {
+        Some((_, path)) if path.starts_with("iso/") => return,
+        Some(_) => "is not an ISO",
+        None => "is not a file on a Proxmox storage",
+    };
+    cx.findings.push(
+        Finding::error(Code::BAD_PATH, file.span, format!("`{}` {wrong}", ichor_spec::yaml::show(file)))
+            .remedy("write it as Proxmox does: `local:iso/talos.iso`"),
+    );
 }
 
 fn image_of(cx: &Context<'_>, draft: &Draft, boot: Boot) -> Option<Image> {
@@ -253,50 +271,56 @@ fn distinct_id(list: &[Image], image: &Image) -> String {
 }
 
 /// Makes the template VMs, one for each role and image in use.
-pub fn templates(
-    cx: &mut Context<'_>,
-    images: &Images,
-    machines: &[ichor_model::desired::Machine],
-) -> Vec<Template> {
+pub fn templates(cx: &mut Context<'_>, images: &Images, drafts: &[Draft]) -> Vec<Template> {
     if cx.image.source.is_none_or(|source| source.value != ImageSource::Template) {
         return Vec::new();
     }
-    let given = cx.image.templates.clone().unwrap_or_default();
+    let given = cx.image.templates.clone().map(|at| at.value).unwrap_or_default();
+    let used: Vec<Role> =
+        Role::ALL.into_iter().filter(|role| drafts.iter().any(|draft| draft.role == *role)).collect();
+    let (known, missing): (Vec<Role>, Vec<Role>) =
+        used.into_iter().partition(|role| given.0.iter().any(|(key, _)| key.value == *role));
+    if !missing.is_empty() && !cx.image.unread.has("templates") {
+        let taken: Vec<u32> = given.0.iter().map(|(_, id)| id.value.number()).collect();
+        no_template(cx, &missing, &taken);
+    }
     let clone = cx.image.clone.map_or(CloneKind::Full, |clone| clone.value);
     let mut templates = Vec::new();
-    for role in Role::ALL {
-        let Some(machine) = machines.iter().find(|machine| machine.role == role) else { continue };
-        let Some((_, vmid)) = given.0.iter().find(|(key, _)| key.value == role) else {
-            no_template(cx, role);
-            continue;
-        };
-        let image = images.of.get(&machine.name).cloned().unwrap_or_default();
-        let mixed = machines.iter().find(|other| other.role == role && other.image != image);
-        if let Some(other) = mixed {
-            cx.findings.push(
-                Finding::error(
-                    Code::TEMPLATE_IDS,
-                    vmid.span,
-                    format!("`{}` and `{}` share a template but need different images", machine.name, other.name),
-                )
-                .remedy("give all machines of a role the same release, extensions and architecture, or use `source: disk`"),
-            );
-        }
-        templates.push(Template {
-            vmid: vmid.value,
-            role,
-            image,
-            clone,
-            storage: storage(cx, None).templates,
-        });
+    for (role, vmid) in given.0.iter().filter(|(role, _)| known.contains(&role.value)) {
+        let image = template_image(cx, images, drafts, role.value, vmid.span);
+        let storage = storage(cx, None).templates;
+        templates.push(Template { vmid: vmid.value, role: role.value, image, clone, storage });
     }
+    templates.sort_by_key(|template| template.role);
     templates
 }
 
-fn no_template(cx: &mut Context<'_>, role: Role) {
-    let at = cx.image.source.map(|source| source.span);
+/// Returns the image that all machines of a role share.
+fn template_image(cx: &mut Context<'_>, images: &Images, drafts: &[Draft], role: Role, at: Span) -> String {
+    let of_role = drafts.iter().filter(|draft| draft.role == role);
+    let mut wanted = of_role.filter_map(|draft| Some((draft, images.of.get(&draft.name)?)));
+    let Some((first, image)) = wanted.next() else { return String::new() };
+    if let Some((other, _)) = wanted.find(|(_, other)| *other != image) {
+        cx.findings.push(
+            Finding::error(
+                Code::TEMPLATE_IDS,
+                at,
+                format!("`{}` and `{}` share a template but need different images", first.name, other.name),
+            )
+            .remedy("give all machines of a role the same release, extensions and architecture, or use `source: disk`"),
+        );
+    }
+    image.clone()
+}
+
+fn no_template(cx: &mut Context<'_>, roles: &[Role], taken: &[u32]) {
+    let written = cx.image.templates.as_ref().map(|templates| templates.span);
+    let at = written.or(cx.image.source.map(|source| source.span));
+    let names: Vec<String> = roles.iter().map(|role| format!("`{role}`")).collect();
+    let free = (998..).filter(|id| !taken.contains(id));
+    let ids: Vec<String> = roles.iter().zip(free).map(|(role, id)| format!("{role}: {id}")).collect();
     cx.findings.push(
-        Finding::error(Code::TEMPLATE_IDS, at, format!("there is no template for role `{role}`"))
-            .remedy(format!("add its VMID: `templates: {{{role}: 998}}`")),
+        Finding::error(Code::TEMPLATE_IDS, at, format!("there is no template for {}", names.join(" and ")))
+            .remedy(format!("add the VMIDs: `templates: {{{}}}`", ids.join(", "))),
     );
 }

@@ -19,7 +19,7 @@ use super::{Context, expand::Draft};
 #[derive(Debug)]
 pub struct Networks {
     /// The cluster's networks.
-    pub cluster: Network,
+    pub of_cluster: Network,
     /// Addresses of the first network card, by machine.
     pub addresses: BTreeMap<MachineName, Vec<Late<IpNet>>>,
     /// Addresses of the other network cards, by machine and card.
@@ -36,7 +36,7 @@ pub fn resolve(cx: &mut Context<'_>, drafts: &[Draft], delivery: AddressDelivery
     let addresses = addresses::allocate(cx, drafts, &networks.cidr, delivery, &mut table);
     let extra = addresses::allocate_extra(cx, drafts, &mut table);
     let macs = macs::derive(cx, drafts);
-    Networks { cluster: networks, addresses, extra, macs }
+    Networks { of_cluster: networks, addresses, extra, macs }
 }
 
 /// Whether addresses are leased for machines that do not say.

@@ -15,6 +15,7 @@ use super::{
 
 /// The Proxmox CSI plugin keeps its volumes under this number.
 const CSI_VMID: u32 = 9999;
+const KEPT_BY_CSI: &str = "the Proxmox CSI plugin keeps its volumes under that number";
 
 /// The VMID of each machine that could get one.
 pub type Allocation = BTreeMap<MachineName, VmId>;
@@ -35,11 +36,30 @@ struct Wish<'a> {
     ids: VmIds,
     at: Span,
     level: Level,
+    built_in: bool,
+}
+
+impl Wish<'_> {
+    /// Whether it leaves no choice.
+    const fn is_fixed(&self) -> bool {
+        matches!((self.ids, self.level), (VmIds::From(_), Level::Machine | Level::Group))
+    }
+
+    fn owner(&self) -> String {
+        match self.level {
+            Level::Machine => format!("`{}`", self.draft.name),
+            Level::Group => format!("group `{}`", self.draft.group),
+            Level::Role if self.built_in => format!("role `{}` (built in)", self.draft.role),
+            Level::Role => format!("role `{}`", self.draft.role),
+            Level::Cluster => "`defaults`".to_owned(),
+        }
+    }
 }
 
 /// Gives every machine its VMID: fixed ones first, so that a range never takes one of them.
 pub fn allocate(cx: &mut Context<'_>, drafts: &[Draft], csi: bool) -> Allocation {
-    let wishes: Vec<Wish<'_>> = drafts.iter().map(|draft| wish(cx, draft)).collect();
+    let readable = drafts.iter().filter(|draft| !draft.all.unread.has("vmid"));
+    let wishes: Vec<Wish<'_>> = readable.map(|draft| wish(cx, draft)).collect();
     check_ranges(cx, &wishes, csi);
     let mut allocation = Allocation::new();
     let mut taken: BTreeSet<VmId> = cx.world.foreign.iter().map(|vm| vm.vmid).collect();
@@ -48,16 +68,17 @@ pub fn allocate(cx: &mut Context<'_>, drafts: &[Draft], csi: bool) -> Allocation
         taken.extend(VmId::new(CSI_VMID));
     }
     taken.extend(cx.image.templates.iter().flat_map(|templates| templates.0.iter().map(|(_, id)| id.value)));
-    for wish in &wishes {
-        if let Some(id) = fixed(cx, wish) {
+    let (fixed, ranged): (Vec<_>, Vec<_>) = wishes.into_iter().partition(Wish::is_fixed);
+    for wish in &fixed {
+        if let Some(id) = fixed_id(cx, wish) {
             report_bad_choice(cx, wish, id, csi, &foreign);
             taken.insert(id);
             allocation.insert(wish.draft.name.clone(), id);
         }
     }
-    keep_existing(cx, &wishes, &mut allocation, &mut taken);
+    keep_existing(cx, &ranged, &mut allocation, &mut taken);
     let mut cursors = BTreeMap::new();
-    for wish in &wishes {
+    for wish in &ranged {
         if allocation.contains_key(&wish.draft.name) {
             continue;
         }
@@ -71,24 +92,23 @@ pub fn allocate(cx: &mut Context<'_>, drafts: &[Draft], csi: bool) -> Allocation
 
 fn wish<'a>(cx: &Context<'_>, draft: &'a Draft) -> Wish<'a> {
     match draft.nearest(cx, |machine| machine.vmid.as_ref()) {
-        Some((level, ids)) => Wish { draft, ids: ids.value, at: ids.span, level },
-        None => Wish { draft, ids: built_in(draft.role), at: draft.at, level: Level::Role },
+        Some((level, ids)) => Wish { draft, ids: ids.value, at: ids.span, level, built_in: false },
+        None => {
+            let ids = built_in(draft.role);
+            Wish { draft, ids, at: draft.at, level: Level::Role, built_in: true }
+        }
     }
 }
 
 /// Returns the number of a machine whose wish leaves no choice.
-fn fixed(cx: &mut Context<'_>, wish: &Wish<'_>) -> Option<VmId> {
+fn fixed_id(cx: &mut Context<'_>, wish: &Wish<'_>) -> Option<VmId> {
     let VmIds::From(first) = wish.ids else { return None };
-    let offset = match wish.level {
-        Level::Machine => 0,
-        Level::Group => wish.draft.ordinal,
-        Level::Role | Level::Cluster => return None,
-    };
+    let offset = if wish.level == Level::Group { wish.draft.ordinal } else { 0 };
     let id = VmId::new(first.number().saturating_add(offset));
     if id.is_none() {
+        let message = format!("counting up from {first}, `{}` is beyond what Proxmox takes", wish.draft.name);
         cx.findings.push(
-            Finding::error(Code::BAD_VMID, wish.at, "counting up from here leaves what Proxmox takes")
-                .remedy("start lower: VMIDs end at 999999999"),
+            Finding::error(Code::BAD_VMID, wish.at, message).remedy("start lower: VMIDs end at 999999999"),
         );
     }
     id
@@ -99,7 +119,7 @@ fn report_bad_choice(cx: &mut Context<'_>, wish: &Wish<'_>, id: VmId, csi: bool,
     if csi && id.number() == CSI_VMID {
         cx.findings.push(
             Finding::error(Code::VMID_RESERVED, wish.at, format!("`{name}` would have VMID 9999"))
-                .because("the Proxmox CSI plugin keeps its volumes under that number")
+                .because(KEPT_BY_CSI)
                 .remedy("choose another number"),
         );
     }
@@ -170,13 +190,7 @@ fn check_ranges(cx: &mut Context<'_>, wishes: &[Wish<'_>], csi: bool) {
     let mut ranges: BTreeMap<(VmId, VmId), (Span, String)> = BTreeMap::new();
     for wish in wishes {
         if let VmIds::Range(first, last) = wish.ids {
-            let owner = match wish.level {
-                Level::Machine => format!("`{}`", wish.draft.name),
-                Level::Group => format!("group `{}`", wish.draft.group),
-                Level::Role => format!("role `{}`", wish.draft.role),
-                Level::Cluster => "`defaults`".to_owned(),
-            };
-            ranges.entry((first, last)).or_insert((wish.at, owner));
+            ranges.entry((first, last)).or_insert_with(|| (wish.at, wish.owner()));
         }
     }
     let ranges: Vec<_> = ranges.into_iter().collect();
@@ -188,7 +202,7 @@ fn check_ranges(cx: &mut Context<'_>, wishes: &[Wish<'_>], csi: bool) {
                     *at,
                     format!("the range {first}-{last} of {owner} holds 9999"),
                 )
-                .because("the Proxmox CSI plugin keeps its volumes under that number")
+                .because(KEPT_BY_CSI)
                 .remedy("choose a range without 9999"),
             );
         }
@@ -210,24 +224,62 @@ fn check_ranges(cx: &mut Context<'_>, wishes: &[Wish<'_>], csi: bool) {
 
 /// Reports numbers that are given twice.
 pub fn check_unique(cx: &mut Context<'_>, drafts: &[Draft], allocation: &Allocation, templates: &[Template]) {
-    let mut seen: BTreeMap<VmId, (String, Option<Span>)> = BTreeMap::new();
-    for template in templates {
-        seen.insert(template.vmid, (format!("the template of role `{}`", template.role), None));
-    }
+    let mut seen: BTreeMap<VmId, (String, Span)> = check_templates(cx, templates);
     for draft in drafts {
         let Some(id) = allocation.get(&draft.name) else { continue };
         let at = draft.nearest(cx, |machine| machine.vmid.as_ref()).map_or(draft.at, |(_, ids)| ids.span);
-        if let Some((other, other_at)) = seen.insert(*id, (format!("`{}`", draft.name), Some(at))) {
-            let finding = Finding::error(
-                Code::VMID_TWICE,
-                at,
-                format!("`{}` and {other} both have VMID {id}", draft.name),
-            )
-            .remedy("give each VM a number of its own");
-            cx.findings.push(match other_at {
-                Some(other_at) => finding.see(other_at, "the other one comes from here"),
-                None => finding,
-            });
+        if let Some((other, other_at)) = seen.insert(*id, (format!("`{}`", draft.name), at)) {
+            cx.findings.push(
+                Finding::error(
+                    Code::VMID_TWICE,
+                    at,
+                    format!("`{}` and {other} both have VMID {id}", draft.name),
+                )
+                .see(other_at, "the other one comes from here")
+                .remedy("give each VM a number of its own"),
+            );
         }
+    }
+}
+
+/// Returns the numbers of templates, and reports those that cannot be used. Roles whose machines
+/// boot the same image may share one.
+fn check_templates(cx: &mut Context<'_>, templates: &[Template]) -> BTreeMap<VmId, (String, Span)> {
+    let written = cx.image.templates.clone().map(|at| at.value).unwrap_or_default();
+    let mut seen: BTreeMap<VmId, (String, Span)> = BTreeMap::new();
+    for template in templates {
+        let place = written.0.iter().find(|(role, _)| role.value == template.role);
+        let Some(at) = place.map(|(_, id)| id.span) else { continue };
+        let other = templates.iter().find(|other| other.vmid == template.vmid && other.role < template.role);
+        if let Some(other) = other.filter(|other| other.image != template.image) {
+            let message = format!(
+                "the templates of `{}` and `{}` both have VMID {}",
+                other.role, template.role, template.vmid
+            );
+            cx.findings.push(
+                Finding::error(Code::VMID_TWICE, at, message)
+                    .because("their machines boot different images")
+                    .remedy("give each VM a number of its own"),
+            );
+        }
+        seen.entry(template.vmid).or_insert((format!("the template of role `{}`", template.role), at));
+    }
+    seen
+}
+
+/// Reports templates that would take the number of the CSI plugin.
+pub fn check_reserved(cx: &mut Context<'_>, templates: &[Template]) {
+    let written = cx.image.templates.clone().map(|at| at.value).unwrap_or_default();
+    for template in templates.iter().filter(|template| template.vmid.number() == CSI_VMID) {
+        let place = written.0.iter().find(|(role, _)| role.value == template.role);
+        cx.findings.push(
+            Finding::error(
+                Code::VMID_RESERVED,
+                place.map(|(_, id)| id.span),
+                format!("the template of role `{}` would have VMID 9999", template.role),
+            )
+            .because(KEPT_BY_CSI)
+            .remedy("choose another number"),
+        );
     }
 }
