@@ -38,14 +38,15 @@ impl Table {
     fn claim(&mut self, cx: &mut Context<'_>, address: IpAddr, owner: &MachineName, at: Span) {
         let claim = Claim { address, owner: format!("`{owner}`"), at };
         if let Some(other) = self.claims.get(&address) {
+            let message = if other.owner == claim.owner {
+                format!("two network cards of `{owner}` have {address}")
+            } else {
+                format!("`{owner}` and {} both have {address}", other.owner)
+            };
             cx.findings.push(
-                Finding::error(
-                    Code::ADDRESS_TWICE,
-                    at,
-                    format!("`{owner}` and {} both have {address}", other.owner),
-                )
-                .see(other.at, "the other one comes from here")
-                .remedy("give each an address of its own"),
+                Finding::error(Code::ADDRESS_TWICE, at, message)
+                    .see(other.at, "the other one comes from here")
+                    .remedy("give each an address of its own"),
             );
             return;
         }
@@ -68,7 +69,8 @@ pub fn allocate(
     delivery: AddressDelivery,
     table: &mut Table,
 ) -> BTreeMap<MachineName, Vec<Late<IpNet>>> {
-    let wishes: Vec<Wish<'_>> = drafts.iter().map(|draft| wish(cx, draft)).collect();
+    let readable = drafts.iter().filter(|draft| !draft.all.unread.has("address"));
+    let wishes: Vec<Wish<'_>> = readable.map(|draft| wish(cx, draft)).collect();
     let mut addresses = BTreeMap::new();
     let mut later = Vec::new();
     for wish in &wishes {
@@ -151,7 +153,8 @@ fn fixed(cx: &mut Context<'_>, wish: &Wish<'_>, nets: &[IpNet], table: &mut Tabl
             Address::Dhcp => None,
         };
         let address = start.and_then(|start| nth(start, u128::from(steps)));
-        match address.filter(|address| net.contains(address)) {
+        let past_end = |address: &IpAddr| steps > 0 && edge(&net, *address).is_some();
+        match address.filter(|address| net.contains(address) && !past_end(address)) {
             Some(address) => {
                 check_edge(cx, &net, address, &wish.draft.name, written.span);
                 table.claim(cx, address, &wish.draft.name, written.span);
@@ -192,7 +195,7 @@ fn counted(
         };
         let mut next = start.map(|start| *cursors.get(&start).unwrap_or(&start));
         while let Some(address) = next.filter(|address| net.contains(address)) {
-            if table.is_free(address) && !is_edge(&net, address) {
+            if table.is_free(address) && edge(&net, address).is_none() {
                 break;
             }
             next = nth(address, 1);
@@ -215,6 +218,7 @@ fn counted(
 fn per_family(cx: &mut Context<'_>, wish: &Wish<'_>, nets: &[IpNet]) -> Vec<(IpNet, At<Address>)> {
     let offset = wish.addresses.iter().find(|address| matches!(address.value, Address::Offset(_)));
     let mut pairs = Vec::new();
+    let strangers = strangers(cx, wish, nets);
     for net in nets {
         let own = wish.addresses.iter().find(|address| match address.value {
             Address::Ip(ip) => same_family(net, ip),
@@ -222,6 +226,7 @@ fn per_family(cx: &mut Context<'_>, wish: &Wish<'_>, nets: &[IpNet]) -> Vec<(IpN
         });
         match own.or(offset) {
             Some(address) => pairs.push((*net, *address)),
+            None if strangers => {}
             None => {
                 let at = wish.addresses.first().map_or(wish.draft.at, |address| address.span);
                 let family = if net.addr().is_ipv4() { "IPv4" } else { "IPv6" };
@@ -232,53 +237,73 @@ fn per_family(cx: &mut Context<'_>, wish: &Wish<'_>, nets: &[IpNet]) -> Vec<(IpN
             }
         }
     }
-    if nets.is_empty() {
-        return pairs;
-    }
+    pairs
+}
+
+/// Reports addresses of a family that no network has, and tells whether there are any.
+fn strangers(cx: &mut Context<'_>, wish: &Wish<'_>, nets: &[IpNet]) -> bool {
+    let mut found = false;
     for address in &wish.addresses {
         if let Address::Ip(ip) = address.value
+            && !nets.is_empty()
             && !nets.iter().any(|net| same_family(net, ip))
         {
-            let finding = Finding::error(
-                Code::FAMILY,
-                address.span,
-                format!("{ip} is of a family that `network.cidr` does not have"),
-            );
-            cx.findings.push(finding.remedy("add a network of that family, or remove the address"));
+            let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+            let message =
+                format!("{ip} of `{}` is {family}, and `network.cidr` has no such network", wish.draft.name);
+            let finding = Finding::error(Code::FAMILY, address.span, message);
+            cx.findings.push(finding.remedy(room_in(nets)));
+            found = true;
         }
     }
-    pairs
+    found
 }
 
 fn outside(cx: &mut Context<'_>, wish: &Wish<'_>, net: &IpNet, address: Option<IpAddr>, at: Span) {
     let name = &wish.draft.name;
-    let given = wish.level == Level::Machine || wish.draft.ordinal == 0;
+    let given = wish.level == Level::Machine || wish.level == Level::Group && wish.draft.ordinal == 0;
+    let full = Finding::error(Code::NETWORK_FULL, at, format!("{net} has no address left for `{name}`"));
+    let leaves = |what: String| {
+        let message = format!("{what} of `{name}` is outside {net}");
+        Finding::error(Code::OUTSIDE_NETWORK, at, message).remedy(room_in(&[*net]))
+    };
     cx.findings.push(match address {
-        Some(address) if given => {
-            Finding::error(Code::OUTSIDE_NETWORK, at, format!("{address} of `{name}` is outside {net}"))
-                .remedy("choose an address in `network.cidr`")
-        }
-        _ => Finding::error(Code::NETWORK_FULL, at, format!("{net} has no address left for `{name}`"))
-            .remedy("start lower, or choose a larger network"),
+        Some(address) if given => leaves(address.to_string()),
+        None if given => leaves("the address".into()),
+        _ => full.remedy("start lower, or choose a larger network"),
     });
 }
 
 fn check_edge(cx: &mut Context<'_>, net: &IpNet, address: IpAddr, name: &MachineName, at: Span) {
-    if is_edge(net, address) {
+    if let Some(edge) = edge(net, address) {
         cx.findings.push(
-            Finding::error(
-                Code::RESERVED_ADDRESS,
-                at,
-                format!("{address} of `{name}` is the network's own address or its broadcast"),
-            )
-            .remedy("choose an address between the two"),
+            Finding::error(Code::RESERVED_ADDRESS, at, format!("{address} of `{name}` is {edge} of {net}"))
+                .remedy(room_in(&[*net])),
         );
     }
 }
 
-/// Whether an address is the first of its network, or the last of an IPv4 one.
-pub fn is_edge(net: &IpNet, address: IpAddr) -> bool {
-    address == net.network() || address.is_ipv4() && address == net.broadcast()
+/// Says what an address is when no machine can have it: the first of its network, or the last of
+/// an IPv4 one.
+pub fn edge(net: &IpNet, address: IpAddr) -> Option<&'static str> {
+    match address {
+        _ if address == net.network() => Some("the network address"),
+        IpAddr::V4(_) if address == net.broadcast() => Some("the broadcast address"),
+        _ => None,
+    }
+}
+
+/// Says which addresses machines can have.
+pub fn room_in(nets: &[IpNet]) -> String {
+    let room = nets.iter().map(|net| {
+        let first = nth(net.network(), 1).unwrap_or(net.network());
+        let last = match net.broadcast() {
+            IpAddr::V4(last) => IpAddr::V4(Ipv4Addr::from_bits(last.to_bits().saturating_sub(1))),
+            last @ IpAddr::V6(_) => last,
+        };
+        format!("{first} to {last}")
+    });
+    format!("choose an address from {}", room.collect::<Vec<_>>().join(", or from "))
 }
 
 /// Returns the address so many steps further on.

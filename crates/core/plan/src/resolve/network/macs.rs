@@ -35,14 +35,18 @@ fn claim(
     draft: &Draft,
     at: Span,
 ) {
-    if let Some((owner, other)) = taken.insert(mac, (format!("`{}`", draft.name), Some(at))) {
-        let finding = Finding::error(
-            Code::MAC_TWICE,
-            at,
-            format!("`{}` and {owner} both have the MAC {mac}", draft.name),
-        )
-        .remedy("remove `mac` from one of them: ichor derives a distinct one");
-        cx.findings.push(match other.filter(|other| *other != at) {
+    let before = taken.insert(mac, (format!("`{}`", draft.name), Some(at)));
+    // What a group says is said of all its members; that is reported where groups are made.
+    if let Some((owner, other)) = before.filter(|(_, other)| *other != Some(at)) {
+        let name = format!("`{}`", draft.name);
+        let message = if owner == name {
+            format!("two network cards of {name} have the MAC {mac}")
+        } else {
+            format!("{name} and {owner} both have the MAC {mac}")
+        };
+        let finding = Finding::error(Code::MAC_TWICE, at, message)
+            .remedy("remove `mac` from one of them: ichor derives a distinct one");
+        cx.findings.push(match other {
             Some(other) => finding.see(other, "the other one"),
             None => finding,
         });

@@ -29,6 +29,11 @@ impl Use {
         }
     }
 
+    fn allows(self, net: &IpNet) -> bool {
+        let (shortest, longest) = self.prefixes(net.addr().is_ipv4());
+        (shortest..=longest).contains(&net.prefix_len())
+    }
+
     /// Returns the shortest and the longest prefix that works.
     ///
     /// Machines need a network address, a broadcast and room between; Proxmox takes no prefix below
@@ -47,7 +52,7 @@ impl Use {
 
 /// Returns the cluster's networks, with defaults that fit the machines' families.
 pub fn networks(cx: &mut Context<'_>, machines: usize) -> Network {
-    let own = nets_of(cx.network.cidr.as_ref());
+    let own = readable(cx, "cidr", nets_of(cx.network.cidr.as_ref()));
     check_nets(cx, &own, Use::Machines);
     if own.is_empty() && !leased(cx) {
         no_network(cx);
@@ -57,12 +62,18 @@ pub fn networks(cx: &mut Context<'_>, machines: usize) -> Network {
         let nets = texts.iter().filter_map(|text| text.parse::<IpNet>().ok());
         nets.filter(|net| wants(net.addr().is_ipv4())).map(|net| At::new(net, Span::default())).collect()
     };
-    let written_or = |written: Vec<At<IpNet>>, default| if written.is_empty() { default } else { written };
-    let pods = written_or(nets_of(cx.network.pods.as_ref()), defaults(POD_NETS));
-    let services = written_or(nets_of(cx.network.services.as_ref()), defaults(SERVICE_NETS));
+    let pods = cx.network.pods.as_ref().map_or_else(|| defaults(POD_NETS), |nets| nets_of(Some(nets)));
+    let services =
+        cx.network.services.as_ref().map_or_else(|| defaults(SERVICE_NETS), |nets| nets_of(Some(nets)));
+    let (pods, services) = (readable(cx, "pods", pods), readable(cx, "services", services));
     check_nets(cx, &pods, Use::Pods);
     check_nets(cx, &services, Use::Services);
-    check_families(cx, &own, &pods, &services);
+    check_families(cx, &own, &pods, Use::Pods);
+    check_families(cx, &own, &services, Use::Services);
+    // What is of the wrong size has been reported, and is compared with nothing else.
+    let own = of_right_size(own, Use::Machines);
+    let pods = of_right_size(pods, Use::Pods);
+    let services = of_right_size(services, Use::Services);
     check_overlaps(cx, &own, &pods, &services);
     check_pod_room(cx, &pods, machines);
     Network {
@@ -73,10 +84,28 @@ pub fn networks(cx: &mut Context<'_>, machines: usize) -> Network {
     }
 }
 
+/// Returns the networks of a key, none if some of them could not be read.
+fn readable(cx: &Context<'_>, key: &str, nets: Vec<At<IpNet>>) -> Vec<At<IpNet>> {
+    if cx.network.unread.has(key) { Vec::new() } else { nets }
+}
+
+fn of_right_size(mut nets: Vec<At<IpNet>>, of: Use) -> Vec<At<IpNet>> {
+    nets.retain(|net| of.allows(net));
+    nets
+}
+
 fn no_network(cx: &mut Context<'_>) {
+    if cx.network.unread.has("cidr") || cx.network.unread.has("addressing") {
+        return;
+    }
+    let at = cx.places.network;
+    let remedy = match at {
+        Some(_) => "add `cidr: 10.0.0.0/24` and `gateway: 10.0.0.1`, or set `addressing: dhcp`",
+        None => "add `network: {cidr: 10.0.0.0/24, gateway: 10.0.0.1}`, or `network: {addressing: dhcp}`",
+    };
     cx.findings.push(
-        Finding::error(Code::NO_NETWORK, None, "`network.cidr` is missing, and addresses are static")
-            .remedy("add `network: {cidr: 10.0.0.0/24, gateway: 10.0.0.1}`, or set `addressing: dhcp`"),
+        Finding::error(Code::NO_NETWORK, at, "`network.cidr` is missing, and addresses are static")
+            .remedy(remedy),
     );
 }
 
@@ -87,7 +116,7 @@ fn is_written(net: &At<IpNet>) -> bool {
 fn check_nets(cx: &mut Context<'_>, nets: &[At<IpNet>], of: Use) {
     for net in nets {
         let (shortest, longest) = of.prefixes(net.addr().is_ipv4());
-        if !(shortest..=longest).contains(&net.prefix_len()) {
+        if !of.allows(net) {
             cx.findings.push(
                 Finding::error(
                     Code::NETWORK_SIZE,
@@ -104,32 +133,35 @@ fn check_nets(cx: &mut Context<'_>, nets: &[At<IpNet>], of: Use) {
             Finding::error(
                 Code::FAMILY,
                 nets[1].span,
-                format!("{} have several networks of one family", of.word()),
+                format!("{} have several networks of one kind", of.word()),
             )
             .remedy("give one IPv4 network, one IPv6 network, or one of each"),
         );
     }
 }
 
-fn check_families(cx: &mut Context<'_>, own: &[At<IpNet>], pods: &[At<IpNet>], services: &[At<IpNet>]) {
-    if own.is_empty() {
+fn check_families(cx: &mut Context<'_>, own: &[At<IpNet>], nets: &[At<IpNet>], of: Use) {
+    if own.is_empty() || nets.is_empty() || families(own) == families(nets) {
         return;
     }
-    let families = |nets: &[At<IpNet>]| {
-        (nets.iter().any(|net| net.addr().is_ipv4()), nets.iter().any(|net| !net.addr().is_ipv4()))
-    };
-    for (nets, of) in [(pods, Use::Pods), (services, Use::Services)] {
-        if families(nets) != families(own) {
-            let at = nets.iter().chain(own).find(|net| is_written(net)).map(|net| net.span);
-            cx.findings.push(
-                Finding::error(
-                    Code::FAMILY,
-                    at,
-                    format!("networks of {} and of machines are not of the same families", of.word()),
-                )
-                .remedy(format!("give `{}` one network for each family of `cidr`", of.word())),
-            );
-        }
+    let at = nets.iter().chain(own).find(|net| is_written(net)).map(|net| net.span);
+    let word = of.word();
+    cx.findings.push(
+        Finding::error(
+            Code::FAMILY,
+            at,
+            format!("{word} have {}, and machines {}", families(nets), families(own)),
+        )
+        .remedy(format!("give `{word}` one network for each family of `cidr`")),
+    );
+}
+
+fn families(nets: &[At<IpNet>]) -> &'static str {
+    let has = |ipv4| nets.iter().any(|net| net.addr().is_ipv4() == ipv4);
+    match (has(true), has(false)) {
+        (true, false) => "IPv4",
+        (false, true) => "IPv6",
+        _ => "IPv4 and IPv6",
     }
 }
 
@@ -178,11 +210,11 @@ fn check_pod_room(cx: &mut Context<'_>, pods: &[At<IpNet>], machines: usize) {
             cx.findings.push(
                 Finding::error(
                     Code::NETWORK_SIZE,
-                    Some(net.span).filter(|_| is_written(net)),
+                    Some(net.span).filter(|_| is_written(net)).or(cx.places.network),
                     format!(
-                        "{} has room for {} nodes, and there are {machines} machines",
+                        "{} has room for {}, and there are {machines} machines",
                         net.value,
-                        1_u64 << bits
+                        if bits == 0 { "one node".into() } else { format!("{} nodes", 1_u64 << bits) },
                     ),
                 )
                 .because(format!("every node gets a /{per_node} of it"))
@@ -194,7 +226,7 @@ fn check_pod_room(cx: &mut Context<'_>, pods: &[At<IpNet>], machines: usize) {
 
 /// Returns the addresses that no machine may have, and checks them.
 pub fn reserved(cx: &mut Context<'_>, networks: &Network) -> Vec<Claim> {
-    let mut claims = Vec::new();
+    let mut claims = name_servers(cx);
     let gateways = cx.network.gateway.clone();
     for gateway in gateways.iter().flat_map(|many| &many.0) {
         let address = gateway.value.0;
@@ -202,54 +234,71 @@ pub fn reserved(cx: &mut Context<'_>, networks: &Network) -> Vec<Claim> {
         check_not_edge(cx, networks, address, gateway.span, "the gateway");
         claims.push(Claim { address, owner: "the gateway".into(), at: gateway.span });
     }
-    if gateways.is_none() && !leased(cx) && !networks.cidr.is_empty() {
-        let at = cx.network.cidr.as_ref().map(|cidr| cidr.span);
+    warn_of_gaps(cx, networks);
+    claims.extend(shared_addresses(cx, networks));
+    claims
+}
+
+/// Name servers need not be in the machines' network; no machine can take the place of one.
+fn name_servers(cx: &Context<'_>) -> Vec<Claim> {
+    let servers = cx.network.dns.iter().flat_map(|many| &many.0);
+    servers
+        .map(|server| Claim { address: server.value.0, owner: "the name server".into(), at: server.span })
+        .collect()
+}
+
+fn warn_of_gaps(cx: &mut Context<'_>, networks: &Network) {
+    let unread = |key| cx.network.unread.has(key);
+    let (no_gateway, no_resolver) =
+        (cx.network.gateway.is_none() && !unread("gateway"), cx.network.dns.is_none() && !unread("dns"));
+    if leased(cx) || networks.cidr.is_empty() || unread("addressing") {
+        return;
+    }
+    let at = cx.network.cidr.as_ref().map(|cidr| cidr.span);
+    if no_gateway {
         cx.findings.push(
             Finding::warning(Code::NO_GATEWAY, at, "the network has no gateway")
                 .because("machines reach no registry and no time server outside their network")
                 .remedy("add `network.gateway`, unless the network is meant to be closed"),
         );
     }
-    if cx.network.dns.is_none() && !leased(cx) && !networks.cidr.is_empty() {
-        let at = cx.network.cidr.as_ref().map(|cidr| cidr.span);
+    if no_resolver {
         cx.findings.push(
             Finding::warning(Code::NO_RESOLVER, at, "no name server is given")
                 .because("Talos falls back to public name servers")
                 .remedy("add `network.dns`"),
         );
     }
-    claims.extend(shared_addresses(cx, networks));
-    claims
 }
 
 /// The VIP and the load balancer: addresses of the endpoint, not of a machine.
 fn shared_addresses(cx: &mut Context<'_>, networks: &Network) -> Vec<Claim> {
     let endpoint = cx.cluster.endpoint.clone().map(|at| at.value).unwrap_or_default();
     let mut claims = Vec::new();
-    if let Some(vip) = endpoint.vip {
-        let address = vip.value.0;
-        check_inside(cx, networks, address, vip.span, "the VIP");
-        check_not_edge(cx, networks, address, vip.span, "the VIP");
-        check_not_gateway(cx, address, vip.span);
-        claims.push(Claim { address, owner: "the VIP".into(), at: vip.span });
-    }
     let kube_vip = endpoint.kube_vip.and_then(|kube_vip| kube_vip.value.address);
-    for (address, owner) in [(endpoint.address, "the load balancer"), (kube_vip, "kube-vip's address")] {
-        if let Some(at) = address {
-            claims.push(Claim { address: at.value.0, owner: owner.into(), at: at.span });
-        }
+    for (vip, owner) in [(endpoint.vip, "the VIP"), (kube_vip, "kube-vip's address")] {
+        let Some(vip) = vip else { continue };
+        let address = vip.value.0;
+        check_inside(cx, networks, address, vip.span, owner);
+        check_not_edge(cx, networks, address, vip.span, owner);
+        check_not_gateway(cx, address, vip.span, owner);
+        claims.push(Claim { address, owner: owner.into(), at: vip.span });
+    }
+    // The load balancer is somebody else's, and may well be the gateway.
+    if let Some(at) = endpoint.address {
+        claims.push(Claim { address: at.value.0, owner: "the load balancer".into(), at: at.span });
     }
     claims
 }
 
-fn check_not_gateway(cx: &mut Context<'_>, address: std::net::IpAddr, at: Span) {
+fn check_not_gateway(cx: &mut Context<'_>, address: std::net::IpAddr, at: Span, owner: &str) {
     let gateway =
         cx.network.gateway.iter().flat_map(|many| &many.0).find(|gateway| gateway.value.0 == address);
     if let Some(gateway) = gateway {
         let finding =
-            Finding::error(Code::ADDRESS_TWICE, at, format!("{address} is both the VIP and the gateway"))
+            Finding::error(Code::ADDRESS_TWICE, at, format!("{owner} {address} is also the gateway"))
                 .see(gateway.span, "the gateway")
-                .remedy("choose a free address for the VIP");
+                .remedy("choose a free address of the network");
         cx.findings.push(finding);
     }
 }
@@ -265,7 +314,7 @@ fn check_inside(cx: &mut Context<'_>, networks: &Network, address: std::net::IpA
             at,
             format!("{owner} {address} is outside {}", nets.join(" and ")),
         )
-        .remedy("choose an address in `network.cidr`"),
+        .remedy(super::addresses::room_in(&networks.cidr)),
     );
 }
 
@@ -276,14 +325,12 @@ fn check_not_edge(
     at: Span,
     owner: &str,
 ) {
-    if net_of(&networks.cidr, address).is_some_and(|net| super::addresses::is_edge(net, address)) {
+    if let Some(net) = net_of(&networks.cidr, address)
+        && let Some(edge) = super::addresses::edge(net, address)
+    {
         cx.findings.push(
-            Finding::error(
-                Code::RESERVED_ADDRESS,
-                at,
-                format!("{owner} {address} is the network's own address or its broadcast"),
-            )
-            .remedy("choose an address between the two"),
+            Finding::error(Code::RESERVED_ADDRESS, at, format!("{owner} {address} is {edge} of {net}"))
+                .remedy(super::addresses::room_in(&[*net])),
         );
     }
 }
