@@ -101,6 +101,7 @@ fn content(cx: &mut Context<'_>, patch: &PatchFor, at: Span) -> Option<d::Patch>
             );
             None
         }
+        (None, None) if patch.unread.has("file") || patch.unread.has("inline") => None,
         (None, None) => {
             cx.missing(Some(at), "file` or `inline", "write `{file: patches/all.yaml}` or `{inline: {...}}`");
             None
@@ -126,28 +127,33 @@ fn target(cx: &mut Context<'_>, patch: &PatchFor, drafts: &[Draft]) -> Option<Ta
         return Some(Target::Role(role.value));
     }
     if let Some(group) = &patch.group {
-        let known = drafts.iter().any(|draft| draft.group.as_str() == group.value);
-        return known_or_report(cx, known, group, "group").map(Target::Group);
+        let groups = drafts.iter().map(|draft| draft.group.as_str());
+        return known_or_report(cx, groups.collect(), group, "group").map(Target::Group);
     }
     if let Some(machine) = &patch.machine {
-        let known = drafts.iter().any(|draft| draft.name.as_str() == machine.value);
-        return known_or_report(cx, known, machine, "machine").map(Target::Machine);
+        let machines = drafts.iter().map(|draft| draft.name.as_str());
+        return known_or_report(cx, machines.collect(), machine, "machine").map(Target::Machine);
     }
     Some(Target::Cluster)
 }
 
-fn known_or_report(cx: &mut Context<'_>, known: bool, name: &At<String>, kind: &str) -> Option<String> {
-    if known {
+fn known_or_report(
+    cx: &mut Context<'_>,
+    mut known: Vec<&str>,
+    name: &At<String>,
+    kind: &str,
+) -> Option<String> {
+    if known.contains(&name.value.as_str()) {
         return Some(name.value.clone());
     }
-    cx.findings.push(
-        Finding::error(
-            Code::PATCH_TARGET,
-            name.span,
-            format!("there is no {kind} `{}`", ichor_spec::yaml::show(name)),
-        )
-        .remedy(format!("name a {kind} of this inventory")),
-    );
+    if cx.machines_known {
+        known.dedup();
+        let shown = ichor_spec::yaml::show(name);
+        cx.findings.push(
+            Finding::error(Code::PATCH_TARGET, name.span, format!("there is no {kind} `{shown}`"))
+                .remedy(format!("the {kind}s are {}", super::words(&known))),
+        );
+    }
     None
 }
 

@@ -13,7 +13,7 @@ use ichor_spec::{
 };
 
 use super::{Context, expand::Draft, machine, words};
-use crate::placement::{self, Loss, Overcommit, Placement, Refusal, Request, Resources, Seat};
+use crate::placement::{self, Lack, Loss, Overcommit, Placement, Refusal, Request, Resources, Seat};
 
 /// What stands for the half of a budget that is not declared.
 const PLENTY: Resources = Resources { cpu: u32::MAX, memory: Size::from_mib(u64::MAX) };
@@ -37,6 +37,10 @@ impl Hosts {
 
     fn knows(&self, host: &HostName) -> bool {
         self.offers.iter().any(|offer| offer.name == *host)
+    }
+
+    fn has_zone(&self, zone: &str) -> bool {
+        self.offers.iter().any(|offer| offer.zone.as_deref() == Some(zone))
     }
 
     fn names(&self) -> Vec<String> {
@@ -198,7 +202,9 @@ pub fn seat(
     if hosts.offers.is_empty() {
         return nowhere(cx, drafts);
     }
-    let requests: Vec<Request> = drafts.iter().map(|draft| request(cx, draft, hosts)).collect();
+    // What names a host or zone that is not there has been reported, and could go anywhere.
+    let sensible = drafts.iter().filter(|draft| names_only_known(cx, draft, hosts));
+    let requests: Vec<Request> = sensible.map(|draft| request(cx, draft)).collect();
     let strategy = match cx.placement.strategy.map_or(Strategy::Spread, |strategy| strategy.value) {
         Strategy::Spread => placement::Strategy::Spread,
         Strategy::Pin => placement::Strategy::Pin,
@@ -223,15 +229,30 @@ pub fn seat(
 fn nowhere(cx: &mut Context<'_>, drafts: &[Draft]) -> Option<BTreeMap<MachineName, HostName>> {
     if cx.proxmox.hosts.is_some() {
         let at = cx.proxmox.hosts.as_ref().map(|hosts| hosts.span);
+        if cx.proxmox.unread.has("hosts") {
+            return None;
+        }
         cx.findings.push(
             Finding::error(Code::NO_FIT, at, "there is no host to place machines on")
                 .remedy("name at least one host that is online, or remove `hosts`"),
         );
         return Some(BTreeMap::new());
     }
+    report_unpinned(cx, drafts);
     let pinned: Option<BTreeMap<_, _>> =
         drafts.iter().map(|draft| Some((draft.name.clone(), pin(cx, draft)?.value))).collect();
     pinned.filter(|seats| !seats.is_empty())
+}
+
+/// Reports machines that strategy `pin` leaves without a host, where nobody tries to place them.
+fn report_unpinned(cx: &mut Context<'_>, drafts: &[Draft]) {
+    let by_hand = cx.placement.strategy.is_some_and(|strategy| strategy.value == Strategy::Pin);
+    let seen = |draft: &Draft| cx.world.machines.iter().any(|seen| seen.name == draft.name);
+    let unpinned = drafts.iter().filter(|draft| by_hand && pin(cx, draft).is_none() && !seen(draft));
+    let refusals: Vec<Refusal> = unpinned
+        .map(|draft| Refusal::Unpinned { machine: draft.name.clone(), needs: needs(cx, draft) })
+        .collect();
+    report_refusals(cx, drafts, &refusals);
 }
 
 /// Returns the host a machine is pinned to.
@@ -244,14 +265,7 @@ fn pin(cx: &Context<'_>, draft: &Draft) -> Option<At<HostName>> {
 fn check_pins(cx: &mut Context<'_>, drafts: &[Draft], hosts: &Hosts) {
     for (name, host) in cx.placement.pin.clone().iter().flat_map(|pins| &pins.0) {
         let Some(draft) = drafts.iter().find(|draft| draft.name == name.value) else {
-            cx.findings.push(
-                Finding::error(
-                    Code::UNKNOWN_PIN,
-                    name.span,
-                    format!("there is no machine `{}` to pin", name.value),
-                )
-                .remedy("name a machine of this inventory; a group `cp` makes `cp-1`, `cp-2` and so on"),
-            );
+            report_unknown_pin(cx, name, drafts);
             continue;
         };
         if let Some(other) = draft.all.host.as_ref().filter(|other| other.value != host.value) {
@@ -280,10 +294,34 @@ fn check_pins(cx: &mut Context<'_>, drafts: &[Draft], hosts: &Hosts) {
     check_zones(cx, drafts, hosts);
 }
 
+fn report_unknown_pin(cx: &mut Context<'_>, name: &At<MachineName>, drafts: &[Draft]) {
+    if !cx.machines_known {
+        return;
+    }
+    let of = |members: bool| {
+        let fitting = drafts.iter().filter(|draft| !members || draft.group == name.value);
+        words(&fitting.map(|draft| draft.name.as_str()).collect::<Vec<_>>())
+    };
+    let is_group = drafts.iter().any(|draft| draft.group == name.value);
+    let (message, remedy) = if is_group {
+        (
+            format!("`{}` is a group, and machines are pinned", name.value),
+            format!("its machines are {}", of(true)),
+        )
+    } else {
+        (format!("there is no machine `{}` to pin", name.value), format!("the machines are {}", of(false)))
+    };
+    cx.findings.push(Finding::error(Code::UNKNOWN_PIN, name.span, message).remedy(remedy));
+}
+
+/// Whether there is such a host, even if it takes no machines at present.
+fn exists(cx: &Context<'_>, host: &HostName, hosts: &Hosts) -> bool {
+    hosts.knows(host) || written(cx, host).is_some()
+}
+
 fn check_host(cx: &mut Context<'_>, host: &At<HostName>, hosts: &Hosts) {
-    let listed =
-        cx.proxmox.hosts.as_ref().is_some_and(|all| all.0.0.iter().any(|(name, _)| name.value == host.value));
-    if hosts.offers.is_empty() || hosts.knows(&host.value) || listed {
+    let unsure = hosts.offers.is_empty() || cx.proxmox.unread.has("hosts");
+    if unsure || exists(cx, &host.value, hosts) {
         return;
     }
     cx.findings.push(
@@ -295,8 +333,8 @@ fn check_host(cx: &mut Context<'_>, host: &At<HostName>, hosts: &Hosts) {
 fn check_zones(cx: &mut Context<'_>, drafts: &[Draft], hosts: &Hosts) {
     let mut judged = std::collections::BTreeSet::new();
     for zone in drafts.iter().filter_map(|draft| draft.all.zone.clone()) {
-        let known = hosts.offers.iter().any(|host| host.zone.as_ref() == Some(&zone.value));
-        if !known && !hosts.offers.is_empty() && judged.insert(zone.span) {
+        let unsure = hosts.offers.is_empty() || cx.proxmox.unread.has("hosts");
+        if !unsure && !hosts.has_zone(&zone.value) && judged.insert(zone.span) {
             let zones: std::collections::BTreeSet<&String> =
                 hosts.offers.iter().filter_map(|host| host.zone.as_ref()).collect();
             let remedy = if zones.is_empty() {
@@ -330,14 +368,29 @@ fn warn_if_moved(cx: &mut Context<'_>, draft: &Draft) {
     );
 }
 
-fn request(cx: &Context<'_>, draft: &Draft, hosts: &Hosts) -> Request {
+/// Returns what a machine takes from its host; nothing where that could not be read.
+fn needs(cx: &Context<'_>, draft: &Draft) -> Resources {
+    let unread = |key| draft.all.unread.has(key);
+    let cpu = if unread("cpu") || unread("sockets") { 0 } else { machine::cpu(cx, draft).total() };
+    let memory = if unread("memory") { Size::default() } else { machine::memory(draft) };
+    Resources::new(cpu, memory)
+}
+
+fn names_only_known(cx: &Context<'_>, draft: &Draft, hosts: &Hosts) -> bool {
+    let listed = draft.all.hosts.iter().flat_map(|hosts| &hosts.value).cloned();
+    let zone = draft.all.zone.as_ref();
+    pin(cx, draft).into_iter().chain(listed).all(|host| exists(cx, &host.value, hosts))
+        && zone.is_none_or(|zone| hosts.has_zone(&zone.value))
+}
+
+fn request(cx: &Context<'_>, draft: &Draft) -> Request {
     let seen = cx.world.machines.iter().find(|seen| seen.name == draft.name);
     Request {
         name: draft.name.clone(),
         role: draft.role,
-        needs: Resources::new(machine::cpu(cx, draft).total(), machine::memory(draft)),
+        needs: needs(cx, draft),
         arch: cx.arch_of(&draft.all),
-        pin: pin(cx, draft).map(|pin| pin.value).filter(|pin| hosts.knows(pin)),
+        pin: pin(cx, draft).map(|pin| pin.value),
         hosts: draft
             .all
             .hosts
@@ -358,8 +411,11 @@ fn warn_of_shared_fate(cx: &mut Context<'_>, requests: &[Request], placement: &P
         *per_host.entry(&seat.host).or_default() += 1;
     }
     let total: usize = per_host.values().sum();
+    if total < 3 {
+        return;
+    }
     let Some((host, most)) = per_host.into_iter().max_by_key(|(_, count)| *count) else { return };
-    if total > 1 && total - most < total / 2 + 1 {
+    if total - most < total / 2 + 1 {
         cx.findings.push(
             Finding::warning(
                 Code::SHARED_FATE,
@@ -373,7 +429,11 @@ fn warn_of_shared_fate(cx: &mut Context<'_>, requests: &[Request], placement: &P
 
 fn report_refusals(cx: &mut Context<'_>, drafts: &[Draft], refusals: &[Refusal]) {
     let by_name: BTreeMap<&MachineName, &Draft> = drafts.iter().map(|draft| (&draft.name, draft)).collect();
+    let pins_lost = cx.placement.unread.has("pin");
     for refusal in refusals {
+        if pins_lost && matches!(refusal, Refusal::Unpinned { .. }) {
+            continue;
+        }
         let at = by_name.get(refusal.machine()).map(|draft| draft.at);
         cx.findings.push(refusal_finding(refusal, at));
     }
@@ -383,19 +443,32 @@ fn refusal_finding(refusal: &Refusal, at: Option<ichor_model::Span>) -> Finding 
     match refusal {
         Refusal::Unpinned { machine, .. } => {
             Finding::error(Code::UNPINNED, at, format!("`{machine}` has no host, and the strategy is `pin`"))
-                .remedy(format!("add `placement: {{pin: {{{machine}: HOST}}}}`, or use `strategy: spread`"))
+                .remedy("add it to `placement.pin`, or use `strategy: spread`")
         }
         Refusal::NoFit { machine, needs, hosts } => {
             const MOST: usize = 12;
             let mut finding = Finding::error(Code::NO_FIT, at, format!("`{machine}` fits on no host"))
                 .because(format!("it needs {needs}"));
             for (host, lack) in hosts.iter().take(MOST) {
+                let lack = ichor_spec::yaml::printable(&lack.to_string());
                 finding = finding.because(format!("`{host}`: {lack}"));
             }
             if hosts.len() > MOST {
                 finding = finding.because(format!("and {} more hosts", hosts.len() - MOST));
             }
-            finding.remedy("make the machine smaller, add a host, or raise `placement.overcommit`")
+            finding.remedy(remedy_for(hosts))
         }
+    }
+}
+
+/// Says what helps against what the hosts lack.
+fn remedy_for(hosts: &[(HostName, Lack)]) -> &'static str {
+    let any = |is: fn(&Lack) -> bool| hosts.iter().any(|(_, lack)| is(lack));
+    if any(|lack| matches!(lack, Lack::Room { .. })) {
+        "make the machine smaller, add a host, or raise `placement.overcommit`"
+    } else if any(|lack| matches!(lack, Lack::Zone(_) | Lack::Pin | Lack::Permission)) {
+        "change the `host`, `hosts` or `zone` of the machine, or its pin"
+    } else {
+        "add a host of the machine's architecture, or say which hosts have it: `hosts: {pve1: {arch: arm64}}`"
     }
 }
