@@ -1,7 +1,8 @@
 //! What an inventory means.
 //!
 //! 1. [`expand`]: groups, `like` and the chain of defaults become single machines;
-//! 2. [`cluster`]: releases, counts and the endpoint fit together;
+//! 2. [`forms`] and [`cluster`]: names are of the right form, releases, counts and the endpoint fit
+//!    together;
 //! 3. [`image`]: platform, boot path and extensions become images;
 //! 4. [`vmids`] and [`network`]: every machine gets its number, MACs and addresses;
 //! 5. [`seats`]: every machine gets its host;
@@ -12,6 +13,7 @@
 mod addons;
 mod cluster;
 mod expand;
+mod forms;
 mod image;
 mod machine;
 mod network;
@@ -188,6 +190,7 @@ impl<'a> Context<'a> {
                 Vec::new()
             }
         };
+        forms::check(self, &drafts);
         let boot = image::boot(self);
         let images = image::images(self, &drafts, boot);
         let addons = addons::addons(self, inventory.addons.as_ref());

@@ -1,6 +1,6 @@
 //! Add-ons and operating-system settings: taken over, and checked against each other.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use ichor_model::{
     At, Code, Finding,
@@ -115,6 +115,7 @@ fn choices(cx: &mut Context<'_>, written: &Addons, addons: &mut BTreeMap<String,
             return;
         };
         check_choice(cx, "load_balancer", &kind);
+        check_pools(cx, settings.pools.as_ref());
         let pools = BTreeMap::from([("pools".to_owned(), json!(values(settings.pools.as_ref())))]);
         let addon = Addon {
             choice: Some(kind.value),
@@ -138,6 +139,29 @@ fn check_choice(cx: &mut Context<'_>, key: &str, name: &At<String>) {
             .remedy(format!("write one of {}", super::words(choices_of(key)))),
         );
     }
+}
+
+/// Address pools go into custom resources that are refused long after the cluster runs.
+fn check_pools(cx: &mut Context<'_>, pools: Option<&At<Vec<At<String>>>>) {
+    for pool in pools.into_iter().flat_map(|pools| &pools.value).filter(|pool| !is_pool(pool)) {
+        cx.findings.push(
+            Finding::error(
+                Code::BAD_ADDRESS,
+                pool.span,
+                format!("`{}` is not a pool of addresses", ichor_spec::yaml::show(pool)),
+            )
+            .remedy("write a network such as `10.0.0.192/27`, or a range such as `10.0.0.200-10.0.0.220`"),
+        );
+    }
+}
+
+/// Whether a text is a network, or a range that ends where it begins or later.
+fn is_pool(text: &str) -> bool {
+    let Some((first, last)) = text.split_once('-') else {
+        return text.parse::<ipnet::IpNet>().is_ok_and(|net| net == net.trunc());
+    };
+    let ends = (first.trim().parse::<IpAddr>(), last.trim().parse::<IpAddr>());
+    matches!(ends, (Ok(first), Ok(last)) if first.is_ipv4() == last.is_ipv4() && first <= last)
 }
 
 fn choices_of(key: &str) -> &'static [&'static str] {

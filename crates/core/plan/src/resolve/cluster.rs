@@ -131,6 +131,12 @@ fn check_kubernetes(
         && let Some(finding) = refused_pair(&talos.value, kubernetes)
     {
         cx.findings.push(finding.see(talos.span, "the Talos release"));
+    } else if let Some(release) = kubernetes.filter(|release| release.is_prerelease()) {
+        let message = format!("Kubernetes {} is a pre-release", release.value);
+        cx.findings.push(
+            Finding::warning(Code::PRERELEASE, release.span, message)
+                .remedy("use a stable release for clusters you depend on"),
+        );
     }
 }
 
