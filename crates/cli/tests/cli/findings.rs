@@ -12,13 +12,13 @@ fn findings_are_told_on_stderr_with_their_lines() {
     let outcome = lab.run(&["check"]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (3, ""));
     insta::assert_snapshot!(outcome.stderr, @r"
-    error[ICH-1101]: `bogus` is not a key here
+    error[ICH-1101]: `bogus` is not a key of the inventory
       --> cluster.yaml:12:1
        |
     12 | bogus: 1
        | ^^^^^
        |
-       = help: the keys here are `schema`, `cluster`, `proxmox`, `placement`, `network`, `image`, `boot`, `os`, `defaults`, `roles`, `machines`, `patches`, `addons`, `store`, `secrets`
+       = help: its keys are `schema`, `cluster`, `proxmox`, `placement`, `network`, `image`, `boot`, `os`, `defaults`, `roles`, `machines`, `patches`, `addons`, `store`, `secrets`
 
     error[ICH-1009]: `machines` is written twice
       --> cluster.yaml:13:1
@@ -51,7 +51,7 @@ fn programs_get_every_finding_with_its_place_and_remedy() {
       {
         "code": "ICH-1101",
         "severity": "error",
-        "message": "`bogus` is not a key here",
+        "message": "`bogus` is not a key of the inventory",
         "file": "cluster.yaml",
         "line": 12,
         "column": 1,
@@ -59,7 +59,7 @@ fn programs_get_every_finding_with_its_place_and_remedy() {
         "end_column": 6,
         "notes": [],
         "related": [],
-        "remedy": "the keys here are `schema`, `cluster`, `proxmox`, `placement`, `network`, `image`, `boot`, `os`, `defaults`, `roles`, `machines`, `patches`, `addons`, `store`, `secrets`",
+        "remedy": "its keys are `schema`, `cluster`, `proxmox`, `placement`, `network`, `image`, `boot`, `os`, `defaults`, `roles`, `machines`, `patches`, `addons`, `store`, `secrets`",
         "explain": "ichor explain ICH-1101"
       },
       {
