@@ -77,10 +77,13 @@ pub fn resolve(inventory: &Inventory, world: &World) -> Resolution {
 fn fold(findings: &Findings) -> Findings {
     let mut kept: Vec<(Finding, usize)> = Vec::new();
     for finding in findings {
-        let key = |finding: &Finding| (finding.at, finding.code, finding.severity, finding.remedy.clone());
-        match kept.last_mut() {
-            Some((last, more)) if finding.at.is_some() && key(last) == key(finding) => *more += 1,
-            _ => kept.push((finding.clone(), 0)),
+        let key = |finding: &Finding| (finding.code, finding.severity, finding.remedy.clone());
+        let mut here =
+            kept.iter_mut().rev().take_while(|(kept, _)| kept.at.is_some() && kept.at == finding.at);
+        match here.find(|(kept, _)| key(kept) == key(finding)) {
+            Some((same, _)) if same.message == finding.message => {}
+            Some((_, more)) => *more += 1,
+            None => kept.push((finding.clone(), 0)),
         }
     }
     let told = |(finding, more): (Finding, usize)| match more {
