@@ -209,6 +209,8 @@ catalogue! {
         "A foreign VM is never touched. Choose another number.";
     1406 MAC_TWICE "two network cards have the same MAC address":
         "Two cards with one address on a network lose each other's packets. Leave `mac` out and ichor derives distinct ones.";
+    1407 VMID_KEPT "a machine that exists keeps its VMID":
+        "A VMID cannot be changed: a VM of another number is another VM. The machine keeps the one it has until it is replaced.";
 
     1501 OUTSIDE_NETWORK "an address is outside the network":
         "Machines, gateway and VIP are in `network.cidr`, or they cannot reach each other without a router between.";
@@ -272,6 +274,9 @@ catalogue! {
         "`host` on the machine and `placement.pin` disagree.";
     1709 MOVED "a machine is not where it is pinned":
         "The VM runs on another host than the inventory says, moved by HA or by hand. ichor leaves it there.";
+
+    1710 WORLD "what was observed contradicts itself":
+        "A host, a machine or a VMID is listed twice, or a machine stands on a host that nobody saw. Nothing is decided on such ground.";
 
     1801 ADDON_CONFLICT "add-ons contradict each other":
         "Two add-ons that do the same job fight over it, and some need another one to work.";

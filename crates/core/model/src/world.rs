@@ -54,6 +54,15 @@ pub struct SeenMachine {
     /// The fixed addresses it was given, kept while the inventory leaves the choice.
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
+    /// The `id` of its cluster; absent when only one cluster was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Its virtual processors, counted while the inventory does not speak of it.
+    #[serde(default)]
+    pub cpu: u32,
+    /// Its memory, likewise.
+    #[serde(default)]
+    pub memory: Size,
 }
 
 /// A VM that is not ours.

@@ -4,7 +4,8 @@
 //! 2. [`forms`] and [`cluster`]: names are of the right form, releases, counts and the endpoint fit
 //!    together;
 //! 3. [`image`]: platform, boot path and extensions become images;
-//! 4. [`vmids`] and [`network`]: every machine gets its number, MACs and addresses;
+//! 4. [`seen`], [`vmids`] and [`network`]: every machine gets its number, MACs and addresses, and keeps
+//!    those it has;
 //! 5. [`seats`]: every machine gets its host;
 //! 6. [`machine`], [`addons`]: what is left is filled in.
 //!
@@ -19,10 +20,13 @@ mod machine;
 mod network;
 mod patches;
 mod seats;
+mod seen;
 mod vmids;
 
+use std::collections::BTreeMap;
+
 use ichor_model::{
-    At, Code, Desired, Finding, Findings, HostName, Span, World,
+    At, Code, Desired, Finding, Findings, HostName, MachineName, Span, World,
     desired::{self as d, Role},
 };
 use ichor_spec::{
@@ -33,6 +37,7 @@ use ichor_spec::{
 
 use crate::placement::{Loss, Seat};
 use seats::Layout;
+use seen::Seen;
 
 /// What came of an inventory.
 #[derive(Debug, Default)]
@@ -97,6 +102,8 @@ fn fold(findings: &Findings) -> Findings {
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     world: &'a World,
+    seen: Seen<'a>,
+    pins: BTreeMap<MachineName, At<HostName>>,
     findings: Findings,
     layout: Option<Layout>,
     cluster: Cluster,
@@ -141,6 +148,12 @@ fn section<T: Clone + Default>(written: Option<&At<T>>, unread: bool, lost: fn()
     }
 }
 
+/// Returns the machines that `placement` pins, by name.
+fn pins(inventory: &Inventory) -> BTreeMap<MachineName, At<HostName>> {
+    let written = inventory.placement.as_ref().and_then(|placement| placement.pin.as_ref());
+    written.iter().flat_map(|pins| &pins.0).map(|(name, host)| (name.value.clone(), host.clone())).collect()
+}
+
 /// Lists words for a message.
 fn words<T: AsRef<str>>(words: &[T]) -> String {
     const MOST: usize = 12;
@@ -157,6 +170,8 @@ impl<'a> Context<'a> {
         let unread = |key| inventory.unread.has(key);
         Self {
             world,
+            seen: Seen::default(),
+            pins: pins(inventory),
             findings: Findings::new(),
             layout: None,
             cluster: section(inventory.cluster.as_ref(), unread("cluster"), Cluster::illegible),
@@ -194,6 +209,8 @@ impl<'a> Context<'a> {
             }
         };
         forms::check(self, &drafts);
+        seen::check(self, self.world);
+        self.seen = Seen::new(self.world, &cluster::id(self), &drafts);
         let boot = image::boot(self);
         let images = image::images(self, &drafts, boot);
         let addons = addons::addons(self, inventory.addons.as_ref());

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ichor_model::{Code, Desired, Finding, Findings};
+use ichor_model::{
+    Code, Desired, Finding, Findings,
+    desired::{Nic, Role},
+};
 
 /// Reports what several clusters cannot share: names, identities, VMIDs and addresses.
 pub fn check_together(clusters: &[&Desired]) -> Findings {
@@ -92,14 +95,34 @@ fn addresses(cluster: &Desired) -> Claims {
     for machine in &cluster.machines {
         for nic in &machine.nics {
             for address in nic.addresses.iter().filter_map(|address| address.known()) {
-                let wire = nic
-                    .vlan
-                    .map_or_else(|| nic.bridge.clone(), |vlan| format!("{}, VLAN {vlan}", nic.bridge));
+                let wire = wire(nic);
                 claims.push((format!("{} on {wire}", address.addr()), format!("`{}`", machine.name)));
             }
         }
     }
+    claims.extend(shared_addresses(cluster));
     claims
+}
+
+/// The VIPs are on the wire of the control planes.
+fn shared_addresses(cluster: &Desired) -> Claims {
+    let endpoint = &cluster.cluster.endpoint;
+    let vips = [
+        (endpoint.vip, "the VIP"),
+        (endpoint.kube_vip.as_ref().map(|kube_vip| kube_vip.address), "kube-vip's address"),
+    ];
+    let Some(nic) =
+        cluster.of_role(Role::ControlPlane).next().map(ichor_model::desired::Machine::primary_nic)
+    else {
+        return Claims::new();
+    };
+    let claims = vips.into_iter().filter_map(|(vip, owner)| Some((vip?, owner)));
+    claims.map(|(vip, owner)| (format!("{vip} on {}", wire(nic)), owner.to_owned())).collect()
+}
+
+/// Where a network card is plugged in.
+fn wire(nic: &Nic) -> String {
+    nic.vlan.map_or_else(|| nic.bridge.clone(), |vlan| format!("{}, VLAN {vlan}", nic.bridge))
 }
 
 fn macs(cluster: &Desired) -> Claims {

@@ -114,6 +114,9 @@ fn world_of(desired: &Desired) -> World {
             .filter_map(|address| address.known())
             .map(ipnet::IpNet::addr)
             .collect(),
+        cluster: None,
+        cpu: machine.cpu.total(),
+        memory: machine.memory,
     });
     World { machines: machines.collect(), ..World::default() }
 }
@@ -185,6 +188,25 @@ proptest! {
             let same = after.machines.iter().find(|other| other.name == machine.name).expect("nothing vanished");
             prop_assert_eq!((&same.host, same.vmid, same.uuid), (&machine.host, machine.vmid, machine.uuid));
             prop_assert_eq!(&same.nics, &machine.nics);
+        }
+    }
+
+    #[test]
+    fn what_has_left_the_inventory_is_in_the_way_until_it_is_gone(sketch in sketch(), which in 0_usize..4) {
+        let Some(before) = resolve(&sketch.text(), &World::default()) else { return Ok(()) };
+        let mut shrunk = sketch.clone();
+        let Some(group) = shrunk.groups.get_mut(which) else { return Ok(()) };
+        group.count = group.count.saturating_sub(2);
+        shrunk.groups.push(Group { count: 3, cpu: 1, memory_gib: 1, fixed_vmid: false, fixed_address: false });
+        let Some(after) = resolve(&shrunk.text(), &world_of(&before)) else { return Ok(()) };
+        let addresses = |machine: &ichor_model::desired::Machine| -> Vec<std::net::IpAddr> {
+            machine.nics[0].addresses.iter().filter_map(|address| address.known()).map(ipnet::IpNet::addr).collect()
+        };
+        for gone in before.machines.iter().filter(|old| !after.machines.iter().any(|new| new.name == old.name)) {
+            for machine in &after.machines {
+                prop_assert_ne!(machine.vmid, gone.vmid);
+                prop_assert!(addresses(machine).iter().all(|address| !addresses(gone).contains(address)));
+            }
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Draft {
     pub role: Role,
     /// Its position in its group, from 0.
     pub ordinal: u32,
+    /// The position of its entry in the file.
+    pub entry: usize,
     /// The entry to blame: the machine's own if it has one, else the group's.
     pub at: Span,
     /// What is said of this machine alone.
@@ -79,15 +81,27 @@ impl Draft {
     }
 }
 
+/// Returns machines in the order in which they are written, control planes first.
+///
+/// What is shared out goes in this order: an entry added at the end of the file then takes from what
+/// is left, wherever its name sorts.
+pub fn as_written(drafts: &[Draft]) -> Vec<&Draft> {
+    let mut ordered: Vec<&Draft> = drafts.iter().collect();
+    ordered.sort_by_key(|draft| (draft.role, draft.entry, draft.ordinal));
+    ordered
+}
+
 /// Makes the machines of an inventory, control planes first, each role by name.
 pub fn expand(cx: &mut Context<'_>, entries: &Map<MachineName, Machine>) -> Vec<Draft> {
     check_shared_settings(cx);
     let shaping = ["role", "count", "first", "name", "like"];
     cx.machines_known &= !entries.0.iter().any(|(_, entry)| shaping.iter().any(|key| entry.unread.has(key)));
     let settled = settle_likes(cx, &entries.0);
+    let order: BTreeMap<MachineName, usize> =
+        settled.iter().enumerate().map(|(entry, (name, _))| (name.value.clone(), entry)).collect();
     let (groups, mut singles): (Entries, Entries) =
         settled.into_iter().partition(|(_, entry)| entry.count.is_some());
-    if too_many(cx, &groups) {
+    if too_many(cx, &groups, singles.len()) {
         cx.machines_known = false;
         return Vec::new();
     }
@@ -105,16 +119,29 @@ pub fn expand(cx: &mut Context<'_>, entries: &Map<MachineName, Machine>) -> Vec<
     if cx.machines_known {
         report_same_names(cx, &drafts);
     }
+    for draft in &mut drafts {
+        draft.entry = order.get(&draft.group).copied().unwrap_or_default();
+    }
     drafts.sort_by(|a, b| (a.role, &a.name).cmp(&(b.role, &b.name)));
     drafts.dedup_by(|a, b| a.name == b.name);
     drafts
 }
 
-/// Whether the groups make more machines than can be meant.
-fn too_many(cx: &mut Context<'_>, groups: &[(At<MachineName>, At<Machine>)]) -> bool {
-    let mut total = 0;
+/// Whether groups and single machines make more than can be meant.
+fn too_many(cx: &mut Context<'_>, groups: &[(At<MachineName>, At<Machine>)], singles: usize) -> bool {
+    let mut total = u32::try_from(singles).unwrap_or(u32::MAX);
+    if total > MOST_MACHINES {
+        let message = format!("there are {total} machines");
+        let finding = Finding::error(Code::COUNT, cx.places.machines, message);
+        cx.findings.push(
+            finding
+                .because(format!("at most {MOST_MACHINES} are taken to be meant"))
+                .remedy("split the machines over several clusters"),
+        );
+        return true;
+    }
     for count in groups.iter().filter_map(|(_, group)| group.count) {
-        total += count.value.0;
+        total = total.saturating_add(count.value.0);
         if total > MOST_MACHINES {
             cx.findings.push(
                 Finding::error(
@@ -331,7 +358,17 @@ fn members(
             }
         };
         let of_group = of_group.clone();
-        drafts.push(Draft { name: member, group: name.value.clone(), role, ordinal, at, own, of_group, all });
+        drafts.push(Draft {
+            name: member,
+            group: name.value.clone(),
+            role,
+            ordinal,
+            entry: 0,
+            at,
+            own,
+            of_group,
+            all,
+        });
     }
 }
 
@@ -363,6 +400,13 @@ fn refinement(cx: &mut Context<'_>, name: &At<MachineName>, own: Machine, role: 
             .remedy("remove `role` here, or give the entry another name"),
         );
     }
+    let of_groups = [("first", own.first.map(|at| at.span)), ("name", own.name.as_ref().map(|at| at.span))];
+    for (key, span) in of_groups.into_iter().filter_map(|(key, span)| Some((key, span?))) {
+        let message = format!("`{key}` is for groups, and `{}` is a member of one", name.value);
+        cx.findings.push(
+            Finding::error(Code::CONFLICTING_KEYS, span, message).remedy(format!("remove `{key}` here")),
+        );
+    }
     own
 }
 
@@ -385,7 +429,17 @@ fn single(cx: &mut Context<'_>, name: &At<MachineName>, machine: Machine) -> Opt
     let all = Rc::new(cx.chain(role, machine.clone()));
     let own = Rc::new(machine);
     let (group, of_group) = (name.value.clone(), own.clone());
-    Some(Draft { name: name.value.clone(), group, role, ordinal: 0, at: name.span, own, of_group, all })
+    Some(Draft {
+        name: name.value.clone(),
+        group,
+        role,
+        ordinal: 0,
+        entry: 0,
+        at: name.span,
+        own,
+        of_group,
+        all,
+    })
 }
 
 fn role_of(cx: &mut Context<'_>, name: &At<MachineName>, machine: &Machine) -> Option<Role> {

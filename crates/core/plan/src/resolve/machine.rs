@@ -46,13 +46,13 @@ pub struct Parts<'a> {
     pub network: &'a Networks,
     /// The hosts.
     pub hosts: &'a Hosts,
-    /// Which host each machine goes to; `None` when only the live Proxmox can tell.
-    pub seats: Option<BTreeMap<MachineName, HostName>>,
+    /// Which host each machine goes to; for the others only the live Proxmox can tell.
+    pub seats: BTreeMap<MachineName, HostName>,
 }
 
 /// Returns how many VMs of this name there have been.
 pub fn generation(cx: &Context<'_>, name: &MachineName) -> u32 {
-    cx.world.machines.iter().find(|seen| seen.name == *name).map_or(1, |seen| seen.generation)
+    cx.seen.machine(name).map_or(1, |seen| seen.generation)
 }
 
 /// Gives every machine that has an image and a VMID its final shape.
@@ -73,8 +73,9 @@ pub fn machines(cx: &mut Context<'_>, drafts: &[Draft], parts: &Parts<'_>) -> Ve
 }
 
 fn machine(cx: &Context<'_>, draft: &Draft, parts: &Parts<'_>, cluster: &str) -> Option<d::Machine> {
-    let host = match &parts.seats {
-        Some(seats) => Late::Known(seats.get(&draft.name)?.clone()),
+    let host = match parts.seats.get(&draft.name) {
+        Some(host) => Late::Known(host.clone()),
+        None if parts.hosts.are_known() => return None,
         None => Late::From(d::Source::LiveHosts),
     };
     let image = parts.images.image(&draft.name)?;

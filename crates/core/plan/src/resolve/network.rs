@@ -31,6 +31,7 @@ pub struct Networks {
 /// Decides on networks, addresses and MACs, and reports everything that clashes.
 pub fn resolve(cx: &mut Context<'_>, drafts: &[Draft], delivery: AddressDelivery) -> Networks {
     let networks = nets::networks(cx, drafts.len());
+    nets::check_cards(cx, drafts, &networks);
     let reserved = nets::reserved(cx, &networks);
     let mut table = addresses::Table::new(reserved);
     let addresses = addresses::allocate(cx, drafts, &networks.cidr, delivery, &mut table);
@@ -49,7 +50,8 @@ fn leased(cx: &Context<'_>) -> bool {
 struct Claim {
     address: IpAddr,
     owner: String,
-    at: Span,
+    /// Where it is written; absent for what was only seen.
+    at: Option<Span>,
 }
 
 fn same_family(a: &IpNet, address: IpAddr) -> bool {

@@ -1,6 +1,6 @@
 //! Patches: those of the cluster, of the role, of the group and of the machine, in that order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ichor_model::{
     At, Code, Finding, Span,
@@ -39,29 +39,24 @@ pub fn assign(
             patches.extend(content(cx, &full, patch.span).map(|content| (content, target.clone())));
         }
     }
-    patches.sort_by_key(|(_, target)| rank(target));
+    let mut by_target: BTreeMap<Target, Vec<d::Patch>> = BTreeMap::new();
+    for (content, target) in patches {
+        by_target.entry(target).or_default().push(content);
+    }
     for machine in machines {
-        let own = patches.iter().filter(|(_, target)| is_for(target, machine));
-        machine.patches = own.map(|(content, _)| content.clone()).collect();
+        let own = targets_of(machine).into_iter().filter_map(|target| by_target.get(&target)).flatten();
+        machine.patches = own.cloned().collect();
     }
 }
 
-const fn rank(target: &Target) -> u8 {
-    match target {
-        Target::Cluster => 0,
-        Target::Role(_) => 1,
-        Target::Group(_) => 2,
-        Target::Machine(_) => 3,
-    }
-}
-
-fn is_for(target: &Target, machine: &d::Machine) -> bool {
-    match target {
-        Target::Cluster => true,
-        Target::Role(role) => machine.role == *role,
-        Target::Group(group) => machine.group == *group,
-        Target::Machine(name) => machine.name.as_str() == name,
-    }
+/// Whom a patch may be for to concern a machine, in the order in which patches apply.
+fn targets_of(machine: &d::Machine) -> [Target; 4] {
+    [
+        Target::Cluster,
+        Target::Role(machine.role),
+        Target::Group(machine.group.clone()),
+        Target::Machine(machine.name.to_string()),
+    ]
 }
 
 /// Patches written inside `defaults`, a role, a group or a machine.

@@ -27,12 +27,18 @@ pub struct Hosts {
     offers: Vec<placement::Host>,
     /// Bridges that differ from the network's.
     bridges: BTreeMap<HostName, String>,
+    known: bool,
 }
 
 impl Hosts {
     /// Returns the bridge that a host has in place of the network's.
     pub fn bridge(&self, host: Option<&HostName>) -> Option<&str> {
         host.and_then(|host| self.bridges.get(host)).map(String::as_str)
+    }
+
+    /// Whether anybody knows which hosts there are.
+    pub fn are_known(&self) -> bool {
+        self.known
     }
 
     fn knows(&self, host: &HostName) -> bool {
@@ -100,7 +106,7 @@ pub fn hosts(cx: &mut Context<'_>) -> Hosts {
         Some(hosts) => hosts.0.0.iter().map(|(name, _)| (name.value.clone(), Some(name.span))).collect(),
         None => cx.world.hosts.iter().map(|host| (host.name.clone(), None)).collect(),
     };
-    let mut hosts = Hosts::default();
+    let mut hosts = Hosts { known: cx.proxmox.hosts.is_some() || !listed.is_empty(), ..Hosts::default() };
     for (name, at) in listed {
         if usable(cx, &name, at) {
             add_host(cx, &mut hosts, &name);
@@ -113,8 +119,7 @@ pub fn hosts(cx: &mut Context<'_>) -> Hosts {
 
 /// Whether a host can take machines, as far as anybody has looked.
 fn usable(cx: &mut Context<'_>, name: &HostName, at: Option<ichor_model::Span>) -> bool {
-    let seen = cx.world.hosts.iter().find(|seen| seen.name == *name);
-    match seen {
+    match cx.seen.host(name) {
         Some(seen) if !seen.online => {
             cx.findings.push(
                 Finding::warning(Code::HOST_OFFLINE, at, format!("host `{name}` is offline"))
@@ -124,7 +129,7 @@ fn usable(cx: &mut Context<'_>, name: &HostName, at: Option<ichor_model::Span>) 
             false
         }
         None if !cx.world.hosts.is_empty() => {
-            let names: Vec<String> = cx.world.hosts.iter().map(|host| host.name.to_string()).collect();
+            let names = cx.seen.host_names();
             cx.findings.push(
                 Finding::error(Code::UNKNOWN_HOST, at, format!("Proxmox has no host `{name}`"))
                     .remedy(format!("its hosts are {}", words(&names))),
@@ -137,7 +142,7 @@ fn usable(cx: &mut Context<'_>, name: &HostName, at: Option<ichor_model::Span>) 
 
 fn add_host(cx: &Context<'_>, hosts: &mut Hosts, name: &HostName) {
     let host = written(cx, name).unwrap_or_default();
-    let seen = cx.world.hosts.iter().find(|seen| seen.name == *name);
+    let seen = cx.seen.host(name);
     let zone = host.zone.as_ref().map(|zone| zone.value.clone());
     let arch = host.arch.map(|arch| arch.value).or(seen.map(|seen| seen.arch)).unwrap_or(Arch::Amd64);
     let capacity = capacity(cx, &host, name);
@@ -157,7 +162,7 @@ fn add_host(cx: &Context<'_>, hosts: &mut Hosts, name: &HostName) {
 
 /// What a host can give: its declared budget, and never more than it really has left.
 ///
-/// Foreign VMs are counted against what the host has, not against the budget, which is already
+/// What others use is counted against what the host has, not against the budget, which is already
 /// what this cluster may use.
 fn capacity(cx: &Context<'_>, host: &Host, name: &HostName) -> Option<Resources> {
     let factor = |at: Option<At<ichor_spec::values::Factor>>| at.map_or(1.0, |at| at.value.0);
@@ -172,10 +177,10 @@ fn capacity(cx: &Context<'_>, host: &Host, name: &HostName) -> Option<Resources>
             if host.memory.is_some() { offer.memory } else { PLENTY.memory },
         )
     });
-    let seen =
-        cx.world.hosts.iter().find(|seen| seen.name == *name).map(|seen| {
-            placement::offer(Resources::new(seen.cpu, seen.memory), overcommit, foreign(cx, name))
-        });
+    let seen = cx
+        .seen
+        .host(name)
+        .map(|seen| placement::offer(Resources::new(seen.cpu, seen.memory), overcommit, cx.seen.load(name)));
     match (declared, seen) {
         (Some(declared), Some(seen)) => {
             Some(Resources::new(declared.cpu.min(seen.cpu), declared.memory.min(seen.memory)))
@@ -184,26 +189,15 @@ fn capacity(cx: &Context<'_>, host: &Host, name: &HostName) -> Option<Resources>
     }
 }
 
-fn foreign(cx: &Context<'_>, host: &HostName) -> Resources {
-    let on_host = cx.world.foreign.iter().filter(|vm| vm.host == *host);
-    let (cpu, mib) = on_host.fold((0_u32, 0_u64), |(cpu, mib), vm| {
-        (cpu.saturating_add(vm.cpu), mib.saturating_add(vm.memory.mib()))
-    });
-    Resources::new(cpu, Size::from_mib(mib))
-}
-
-/// Places the machines. `None`: nobody knows the hosts, so the live Proxmox will have to tell.
-pub fn seat(
-    cx: &mut Context<'_>,
-    drafts: &[Draft],
-    hosts: &Hosts,
-) -> Option<BTreeMap<MachineName, HostName>> {
+/// Places the machines. Where nobody knows the hosts, the live Proxmox will have to tell.
+pub fn seat(cx: &mut Context<'_>, drafts: &[Draft], hosts: &Hosts) -> BTreeMap<MachineName, HostName> {
     check_pins(cx, drafts, hosts);
     if hosts.offers.is_empty() {
         return nowhere(cx, drafts);
     }
     // What names a host or zone that is not there has been reported, and could go anywhere.
-    let sensible = drafts.iter().filter(|draft| names_only_known(cx, draft, hosts));
+    let sensible =
+        super::expand::as_written(drafts).into_iter().filter(|draft| names_only_known(cx, draft, hosts));
     let requests: Vec<Request> = sensible.map(|draft| request(cx, draft)).collect();
     let strategy = match cx.placement.strategy.map_or(Strategy::Spread, |strategy| strategy.value) {
         Strategy::Spread => placement::Strategy::Spread,
@@ -212,42 +206,44 @@ pub fn seat(
     };
     match placement::place(&hosts.offers, &requests, strategy) {
         Ok(placement) => {
-            warn_of_shared_fate(cx, &requests, &placement);
+            warn_of_shared_fate(cx, hosts, &requests, &placement);
             let seats =
                 placement.seats.iter().map(|seat| (seat.machine.clone(), seat.host.clone())).collect();
             cx.layout = Some(Layout { hosts: hosts.offers.clone(), requests, placement });
-            Some(seats)
+            seats
         }
         Err(refusals) => {
             report_refusals(cx, drafts, &refusals);
-            Some(BTreeMap::new())
+            BTreeMap::new()
         }
     }
 }
 
-/// With no host to choose from, pins are all there is; without pins the choice is made live.
-fn nowhere(cx: &mut Context<'_>, drafts: &[Draft]) -> Option<BTreeMap<MachineName, HostName>> {
+/// With no host to choose from, pins and VMs that exist are all there is; the rest is chosen live.
+fn nowhere(cx: &mut Context<'_>, drafts: &[Draft]) -> BTreeMap<MachineName, HostName> {
     if cx.proxmox.hosts.is_some() {
         let at = cx.proxmox.hosts.as_ref().map(|hosts| hosts.span);
         if cx.proxmox.unread.has("hosts") {
-            return None;
+            return BTreeMap::new();
         }
         cx.findings.push(
             Finding::error(Code::NO_FIT, at, "there is no host to place machines on")
                 .remedy("name at least one host that is online, or remove `hosts`"),
         );
-        return Some(BTreeMap::new());
+        return BTreeMap::new();
     }
     report_unpinned(cx, drafts);
-    let pinned: Option<BTreeMap<_, _>> =
-        drafts.iter().map(|draft| Some((draft.name.clone(), pin(cx, draft)?.value))).collect();
-    pinned.filter(|seats| !seats.is_empty())
+    let host = |draft: &Draft| {
+        let seen = cx.seen.machine(&draft.name).map(|seen| seen.host.clone());
+        seen.or_else(|| pin(cx, draft).map(|pin| pin.value))
+    };
+    drafts.iter().filter_map(|draft| Some((draft.name.clone(), host(draft)?))).collect()
 }
 
 /// Reports machines that strategy `pin` leaves without a host, where nobody tries to place them.
 fn report_unpinned(cx: &mut Context<'_>, drafts: &[Draft]) {
     let by_hand = cx.placement.strategy.is_some_and(|strategy| strategy.value == Strategy::Pin);
-    let seen = |draft: &Draft| cx.world.machines.iter().any(|seen| seen.name == draft.name);
+    let seen = |draft: &Draft| cx.seen.machine(&draft.name).is_some();
     let unpinned = drafts.iter().filter(|draft| by_hand && pin(cx, draft).is_none() && !seen(draft));
     let refusals: Vec<Refusal> = unpinned
         .map(|draft| Refusal::Unpinned { machine: draft.name.clone(), needs: needs(cx, draft) })
@@ -257,14 +253,13 @@ fn report_unpinned(cx: &mut Context<'_>, drafts: &[Draft]) {
 
 /// Returns the host a machine is pinned to.
 fn pin(cx: &Context<'_>, draft: &Draft) -> Option<At<HostName>> {
-    let listed = cx.placement.pin.as_ref();
-    let listed = listed.and_then(|pins| pins.0.iter().find(|(name, _)| name.value == draft.name));
-    draft.all.host.clone().or_else(|| listed.map(|(_, host)| host.clone()))
+    draft.all.host.clone().or_else(|| cx.pins.get(&draft.name).cloned())
 }
 
 fn check_pins(cx: &mut Context<'_>, drafts: &[Draft], hosts: &Hosts) {
+    let by_name: BTreeMap<&MachineName, &Draft> = drafts.iter().map(|draft| (&draft.name, draft)).collect();
     for (name, host) in cx.placement.pin.clone().iter().flat_map(|pins| &pins.0) {
-        let Some(draft) = drafts.iter().find(|draft| draft.name == name.value) else {
+        let Some(draft) = by_name.get(&name.value) else {
             report_unknown_pin(cx, name, drafts);
             continue;
         };
@@ -355,7 +350,7 @@ fn check_zones(cx: &mut Context<'_>, drafts: &[Draft], hosts: &Hosts) {
 }
 
 fn warn_if_moved(cx: &mut Context<'_>, draft: &Draft) {
-    let Some(seen) = cx.world.machines.iter().find(|seen| seen.name == draft.name) else { return };
+    let Some(seen) = cx.seen.machine(&draft.name) else { return };
     let Some(pinned) = pin(cx, draft).filter(|pinned| pinned.value != seen.host) else { return };
     cx.findings.push(
         Finding::warning(
@@ -384,47 +379,52 @@ fn names_only_known(cx: &Context<'_>, draft: &Draft, hosts: &Hosts) -> bool {
 }
 
 fn request(cx: &Context<'_>, draft: &Draft) -> Request {
-    let seen = cx.world.machines.iter().find(|seen| seen.name == draft.name);
+    let pin = pin(cx, draft).map(|pin| pin.value);
+    // A certain host is a nearer word than a choice of several.
+    let choice = draft.all.hosts.as_ref().filter(|_| pin.is_none());
     Request {
         name: draft.name.clone(),
         role: draft.role,
         needs: needs(cx, draft),
         arch: cx.arch_of(&draft.all),
-        pin: pin(cx, draft).map(|pin| pin.value),
-        hosts: draft
-            .all
-            .hosts
-            .as_ref()
-            .map(|list| list.iter().map(|host| host.value.clone()).collect())
-            .unwrap_or_default(),
+        hosts: choice.map(|list| list.iter().map(|host| host.value.clone()).collect()).unwrap_or_default(),
         zone: draft.all.zone.as_ref().map(|zone| zone.value.clone()),
-        stays: seen.map(|seen| seen.host.clone()),
+        stays: cx.seen.machine(&draft.name).map(|seen| seen.host.clone()),
+        pin,
     }
 }
 
-/// Three control planes on one host survive the loss of a VM, not of the host.
-fn warn_of_shared_fate(cx: &mut Context<'_>, requests: &[Request], placement: &Placement) {
+/// Three control planes on one host, or in one zone, survive the loss of a VM, and not of that.
+fn warn_of_shared_fate(cx: &mut Context<'_>, hosts: &Hosts, requests: &[Request], placement: &Placement) {
     let Some(ha) = cx.cluster.ha.filter(|ha| ha.value) else { return };
-    let mut per_host: BTreeMap<&HostName, usize> = BTreeMap::new();
-    let seats = requests.iter().zip(&placement.seats);
-    for (_, seat) in seats.filter(|(request, _)| request.role == Role::ControlPlane) {
-        *per_host.entry(&seat.host).or_default() += 1;
+    let control_planes = requests.iter().zip(&placement.seats);
+    let control_planes = control_planes.filter(|(request, _)| request.role == Role::ControlPlane);
+    let seats: Vec<&HostName> = control_planes.map(|(_, seat)| &seat.host).collect();
+    let zone_of = |host: &HostName| hosts.offers.iter().find(|offer| offer.name == *host)?.zone.clone();
+    let zones: Vec<Option<String>> = seats.iter().map(|host| zone_of(host)).collect();
+    let by_host = most_of(seats.iter().map(|host| format!("host `{host}`")));
+    let by_zone =
+        most_of(zones.into_iter().flatten().map(|zone| format!("zone `{}`", ichor_spec::yaml::show(&zone))));
+    let total = seats.len();
+    let fatal = |(_, most): &(String, usize)| total >= 3 && total - most < total / 2 + 1;
+    let Some((what, most)) = by_host.filter(fatal).or(by_zone.filter(fatal)) else { return };
+    cx.findings.push(
+        Finding::warning(
+            Code::SHARED_FATE,
+            ha.span,
+            format!("losing {what} takes {most} of {total} control planes, and quorum with them"),
+        )
+        .remedy("add hosts, so that none, and no zone, has half of the control planes"),
+    );
+}
+
+/// Returns the most frequent word and how often it occurs.
+fn most_of(words: impl Iterator<Item = String>) -> Option<(String, usize)> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for word in words {
+        *counts.entry(word).or_default() += 1;
     }
-    let total: usize = per_host.values().sum();
-    if total < 3 {
-        return;
-    }
-    let Some((host, most)) = per_host.into_iter().max_by_key(|(_, count)| *count) else { return };
-    if total - most < total / 2 + 1 {
-        cx.findings.push(
-            Finding::warning(
-                Code::SHARED_FATE,
-                ha.span,
-                format!("losing host `{host}` takes {most} of {total} control planes, and quorum with them"),
-            )
-            .remedy("add hosts, so that no host has half of the control planes"),
-        );
-    }
+    counts.into_iter().max_by_key(|(_, count)| *count)
 }
 
 fn report_refusals(cx: &mut Context<'_>, drafts: &[Draft], refusals: &[Refusal]) {

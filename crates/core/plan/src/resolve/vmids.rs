@@ -58,12 +58,12 @@ impl Wish<'_> {
 
 /// Gives every machine its VMID: fixed ones first, so that a range never takes one of them.
 pub fn allocate(cx: &mut Context<'_>, drafts: &[Draft], csi: bool) -> Allocation {
-    let readable = drafts.iter().filter(|draft| !draft.all.unread.has("vmid"));
+    let readable =
+        super::expand::as_written(drafts).into_iter().filter(|draft| !draft.all.unread.has("vmid"));
     let wishes: Vec<Wish<'_>> = readable.map(|draft| wish(cx, draft)).collect();
     check_ranges(cx, &wishes, csi);
     let mut allocation = Allocation::new();
-    let mut taken: BTreeSet<VmId> = cx.world.foreign.iter().map(|vm| vm.vmid).collect();
-    let foreign = taken.clone();
+    let mut taken: BTreeSet<VmId> = cx.seen.vmids().collect();
     if csi {
         taken.extend(VmId::new(CSI_VMID));
     }
@@ -71,12 +71,17 @@ pub fn allocate(cx: &mut Context<'_>, drafts: &[Draft], csi: bool) -> Allocation
     let (fixed, ranged): (Vec<_>, Vec<_>) = wishes.into_iter().partition(Wish::is_fixed);
     for wish in &fixed {
         if let Some(id) = fixed_id(cx, wish) {
-            report_bad_choice(cx, wish, id, csi, &foreign);
+            let id = kept_or_new(cx, wish, id, csi);
             taken.insert(id);
             allocation.insert(wish.draft.name.clone(), id);
         }
     }
-    keep_existing(cx, &ranged, &mut allocation, &mut taken);
+    for wish in &ranged {
+        if let Some(seen) = cx.seen.machine(&wish.draft.name) {
+            taken.insert(seen.vmid);
+            allocation.insert(wish.draft.name.clone(), seen.vmid);
+        }
+    }
     let mut cursors = BTreeMap::new();
     for wish in &ranged {
         if allocation.contains_key(&wish.draft.name) {
@@ -114,7 +119,7 @@ fn fixed_id(cx: &mut Context<'_>, wish: &Wish<'_>) -> Option<VmId> {
     id
 }
 
-fn report_bad_choice(cx: &mut Context<'_>, wish: &Wish<'_>, id: VmId, csi: bool, foreign: &BTreeSet<VmId>) {
+fn report_bad_choice(cx: &mut Context<'_>, wish: &Wish<'_>, id: VmId, csi: bool) {
     let name = &wish.draft.name;
     if csi && id.number() == CSI_VMID {
         cx.findings.push(
@@ -123,36 +128,30 @@ fn report_bad_choice(cx: &mut Context<'_>, wish: &Wish<'_>, id: VmId, csi: bool,
                 .remedy("choose another number"),
         );
     }
-    let ours = cx.world.machines.iter().any(|seen| seen.name == *name && seen.vmid == id);
-    if foreign.contains(&id) && !ours {
+    if let Some(holder) = cx.seen.holder_of_vmid(id) {
+        let message = format!("VMID {id} for `{name}` belongs to {holder}");
         cx.findings.push(
-            Finding::error(
-                Code::VMID_FOREIGN,
-                wish.at,
-                format!("VMID {id} for `{name}` belongs to a VM that is not ours"),
-            )
-            .remedy("choose another number; the foreign VM is left alone"),
+            Finding::error(Code::VMID_FOREIGN, wish.at, message)
+                .remedy("choose another number; what has this one is left alone"),
         );
     }
 }
 
-/// A machine that has a VM keeps its number, wherever the range now begins.
-fn keep_existing(
-    cx: &Context<'_>,
-    wishes: &[Wish<'_>],
-    allocation: &mut Allocation,
-    taken: &mut BTreeSet<VmId>,
-) {
-    let existing: BTreeMap<&MachineName, VmId> =
-        cx.world.machines.iter().map(|seen| (&seen.name, seen.vmid)).collect();
-    for wish in wishes {
-        if let Some(id) = existing.get(&wish.draft.name)
-            && !allocation.contains_key(&wish.draft.name)
-        {
-            taken.insert(*id);
-            allocation.insert(wish.draft.name.clone(), *id);
-        }
+/// A VM cannot change its number, so a machine that has one keeps it.
+fn kept_or_new(cx: &mut Context<'_>, wish: &Wish<'_>, id: VmId, csi: bool) -> VmId {
+    let Some(seen) = cx.seen.machine(&wish.draft.name) else {
+        report_bad_choice(cx, wish, id, csi);
+        return id;
+    };
+    if seen.vmid != id {
+        let message = format!("`{}` has VMID {}, and keeps it instead of {id}", seen.name, seen.vmid);
+        cx.findings.push(
+            Finding::warning(Code::VMID_KEPT, wish.at, message)
+                .because("a VM of another number is another VM")
+                .remedy("write the number it has; replacing the machine gives it the new one"),
+        );
     }
+    seen.vmid
 }
 
 /// Takes the next free number of a range; `cursors` remembers how far each range is used.
@@ -193,31 +192,30 @@ fn check_ranges(cx: &mut Context<'_>, wishes: &[Wish<'_>], csi: bool) {
             ranges.entry((first, last)).or_insert_with(|| (wish.at, wish.owner()));
         }
     }
-    let ranges: Vec<_> = ranges.into_iter().collect();
-    for (i, ((first, last), (at, owner))) in ranges.iter().enumerate() {
+    // The one that reaches furthest so far: of many ranges each is reported once.
+    let mut furthest: Option<(VmId, VmId, Span, String)> = None;
+    for ((first, last), (at, owner)) in ranges {
         if csi && (first.number()..=last.number()).contains(&CSI_VMID) {
+            let message = format!("the range {first}-{last} of {owner} holds 9999");
             cx.findings.push(
-                Finding::error(
-                    Code::VMID_RESERVED,
-                    *at,
-                    format!("the range {first}-{last} of {owner} holds 9999"),
-                )
-                .because(KEPT_BY_CSI)
-                .remedy("choose a range without 9999"),
+                Finding::error(Code::VMID_RESERVED, at, message)
+                    .because(KEPT_BY_CSI)
+                    .remedy("choose a range without 9999"),
             );
         }
-        for ((other_first, other_last), (other_at, other)) in &ranges[i + 1..] {
-            if other_first <= last {
-                cx.findings.push(
-                    Finding::error(
-                        Code::VMID_RANGES_OVERLAP,
-                        *other_at,
-                        format!("the range {other_first}-{other_last} of {other} overlaps {first}-{last} of {owner}"),
-                    )
-                    .see(*at, "the other range")
+        if let Some((other_first, other_last, other_at, other)) =
+            furthest.as_ref().filter(|(_, other_last, ..)| first <= *other_last)
+        {
+            let message =
+                format!("the range {first}-{last} of {owner} overlaps {other_first}-{other_last} of {other}");
+            cx.findings.push(
+                Finding::error(Code::VMID_RANGES_OVERLAP, at, message)
+                    .see(*other_at, "the other range")
                     .remedy("keep the ranges apart"),
-                );
-            }
+            );
+        }
+        if furthest.as_ref().is_none_or(|(_, other_last, ..)| last > *other_last) {
+            furthest = Some((first, last, at, owner));
         }
     }
 }

@@ -36,18 +36,19 @@ impl Table {
 
     /// Enters an address, or reports who has it already.
     fn claim(&mut self, cx: &mut Context<'_>, address: IpAddr, owner: &MachineName, at: Span) {
-        let claim = Claim { address, owner: format!("`{owner}`"), at };
+        let claim = Claim { address, owner: format!("`{owner}`"), at: Some(at) };
         if let Some(other) = self.claims.get(&address) {
             let message = if other.owner == claim.owner {
                 format!("two network cards of `{owner}` have {address}")
             } else {
                 format!("`{owner}` and {} both have {address}", other.owner)
             };
-            cx.findings.push(
-                Finding::error(Code::ADDRESS_TWICE, at, message)
-                    .see(other.at, "the other one comes from here")
-                    .remedy("give each an address of its own"),
-            );
+            let finding =
+                Finding::error(Code::ADDRESS_TWICE, at, message).remedy("give each an address of its own");
+            cx.findings.push(match other.at {
+                Some(other) => finding.see(other, "the other one comes from here"),
+                None => finding,
+            });
             return;
         }
         self.claims.insert(address, claim);
@@ -69,7 +70,9 @@ pub fn allocate(
     delivery: AddressDelivery,
     table: &mut Table,
 ) -> BTreeMap<MachineName, Vec<Late<IpNet>>> {
-    let readable = drafts.iter().filter(|draft| !draft.all.unread.has("address"));
+    let readable = crate::resolve::expand::as_written(drafts)
+        .into_iter()
+        .filter(|draft| !draft.all.unread.has("address"));
     let wishes: Vec<Wish<'_>> = readable.map(|draft| wish(cx, draft)).collect();
     let mut addresses = BTreeMap::new();
     let mut later = Vec::new();
@@ -169,8 +172,7 @@ fn fixed(cx: &mut Context<'_>, wish: &Wish<'_>, nets: &[IpNet], table: &mut Tabl
 /// The addresses a machine already has, if it has one in every network: counting up again could
 /// give it others when a group before it has grown.
 fn existing(cx: &Context<'_>, wish: &Wish<'_>, nets: &[IpNet]) -> Vec<IpNet> {
-    let seen = cx.world.machines.iter().find(|seen| seen.name == wish.draft.name);
-    let addresses = seen.map_or(&[][..], |seen| &seen.addresses);
+    let addresses = cx.seen.machine(&wish.draft.name).map_or(&[][..], |seen| &seen.addresses);
     let of_net = |net: &IpNet| {
         let address = addresses.iter().find(|address| net.contains(*address))?;
         IpNet::new(*address, net.prefix_len()).ok()
@@ -358,11 +360,12 @@ pub fn allocate_extra(
     table: &mut Table,
 ) -> BTreeMap<(MachineName, usize), Late<IpNet>> {
     let mut extra = BTreeMap::new();
-    for draft in drafts {
+    let mut cursors = BTreeMap::new();
+    for draft in crate::resolve::expand::as_written(drafts) {
         let nics = draft.all.nics.clone();
         for (i, nic) in nics.iter().flat_map(|nics| &nics.value).enumerate() {
             let Some(address) = nic.address else { continue };
-            let Some(late) = extra_address(cx, draft, nic, address, table) else { continue };
+            let Some(late) = extra_address(cx, draft, nic, address, table, &mut cursors) else { continue };
             extra.insert((draft.name.clone(), i), late);
         }
     }
@@ -375,6 +378,7 @@ fn extra_address(
     nic: &ichor_spec::inventory::Nic,
     written: At<Address>,
     table: &mut Table,
+    cursors: &mut BTreeMap<IpAddr, IpAddr>,
 ) -> Option<Late<IpNet>> {
     if written.value == Address::Dhcp {
         return Some(Late::From(Source::Lease));
@@ -386,21 +390,11 @@ fn extra_address(
         );
         return None;
     };
-    let own = draft.own.nics.is_some();
-    let steps = if own { 0 } else { draft.ordinal };
-    let start = match written.value {
-        Address::Ip(address) => Some(address),
-        Address::Offset(offset) => nth(net.network(), u128::from(offset)),
-        Address::Dhcp => None,
+    let level = draft.nearest(cx, |machine| machine.nics.as_ref()).map_or(Level::Group, |(level, _)| level);
+    let wish = Wish { draft, addresses: vec![written], level };
+    let found = match level {
+        Level::Machine | Level::Group => fixed(cx, &wish, &[net], table),
+        Level::Role | Level::Cluster => counted(cx, &wish, &[net], table, cursors),
     };
-    let wish =
-        Wish { draft, addresses: vec![written], level: if own { Level::Machine } else { Level::Group } };
-    let address = start.and_then(|start| nth(start, u128::from(steps)));
-    let Some(inside) = address.filter(|address| net.contains(address)) else {
-        outside(cx, &wish, &net, address, written.span);
-        return None;
-    };
-    check_edge(cx, &net, inside, &draft.name, written.span);
-    table.claim(cx, inside, &draft.name, written.span);
-    Some(with_prefix(inside, &net))
+    found.into_iter().next()
 }

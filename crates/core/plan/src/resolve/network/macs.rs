@@ -9,9 +9,7 @@ use crate::resolve::{Context, expand::Draft};
 /// Gives every network card its address: written ones first, so that a derived one yields to them.
 pub fn derive(cx: &mut Context<'_>, drafts: &[Draft]) -> BTreeMap<MachineName, Vec<MacAddress>> {
     let mut taken: BTreeMap<MacAddress, (String, Option<Span>)> = BTreeMap::new();
-    for vm in &cx.world.foreign {
-        taken.extend(vm.macs.iter().map(|mac| (*mac, (format!("foreign VM {}", vm.vmid), None))));
-    }
+    taken.extend(cx.seen.macs().map(|(mac, owner)| (mac, (owner.to_owned(), None))));
     for draft in drafts {
         for (mac, at) in written(draft) {
             claim(cx, &mut taken, mac, draft, at);

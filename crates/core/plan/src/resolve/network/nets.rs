@@ -1,5 +1,7 @@
 //! The networks of machines, pods and services: right size, right family, apart from each other.
 
+use std::collections::BTreeSet;
+
 use ichor_model::{
     At, Code, Finding, Span,
     desired::{Hostnames, Network},
@@ -7,7 +9,7 @@ use ichor_model::{
 use ipnet::IpNet;
 
 use super::{Claim, leased, net_of, nets_of};
-use crate::resolve::Context;
+use crate::resolve::{Context, expand::Draft};
 
 const POD_NETS: [&str; 2] = ["10.244.0.0/16", "fc00:db8:10::/56"];
 const SERVICE_NETS: [&str; 2] = ["10.96.0.0/12", "fc00:db8:20::/112"];
@@ -37,13 +39,14 @@ impl Use {
     /// Returns the shortest and the longest prefix that works.
     ///
     /// Machines need a network address, a broadcast and room between; Proxmox takes no prefix below
-    /// 8. Pods: a /24 (or /64) for each node. Services: the API server's bitmap ends at 20 bits.
+    /// 8. Pods: a /24 (or /64) for each node, and Kubernetes counts at most 16 bits of nodes. Services:
+    /// the API server's bitmap ends at 20 bits.
     const fn prefixes(self, ipv4: bool) -> (u8, u8) {
         match (self, ipv4) {
             (Self::Machines, true) => (8, 30),
             (Self::Machines, false) => (8, 126),
-            (Self::Pods, true) => (4, 24),
-            (Self::Pods, false) => (8, 64),
+            (Self::Pods, true) => (8, 24),
+            (Self::Pods, false) => (48, 64),
             (Self::Services, true) => (12, 28),
             (Self::Services, false) => (108, 124),
         }
@@ -224,6 +227,27 @@ fn check_pod_room(cx: &mut Context<'_>, pods: &[At<IpNet>], machines: usize) {
     }
 }
 
+/// Networks of further cards must not reach into those of pods and services.
+pub fn check_cards(cx: &mut Context<'_>, drafts: &[Draft], networks: &Network) {
+    let mut judged = BTreeSet::new();
+    let inner = |nets: &[IpNet], of| nets.iter().map(|net| (*net, of)).collect::<Vec<_>>();
+    let inner: Vec<(IpNet, Use)> =
+        [inner(&networks.pods, Use::Pods), inner(&networks.services, Use::Services)].concat();
+    let nics = drafts.iter().flat_map(|draft| draft.all.nics.iter().flat_map(|nics| &nics.value));
+    for cidr in nics.filter_map(|nic| nic.cidr) {
+        let net = cidr.value.0;
+        let clash = inner.iter().find(|(other, _)| net.contains(other) || other.contains(&net));
+        if let Some((other, of)) = clash.filter(|_| judged.insert(cidr.span)) {
+            let message =
+                format!("the network of this card ({net}) overlaps that of {} ({other})", of.word());
+            cx.findings.push(
+                Finding::error(Code::NETWORKS_OVERLAP, cidr.span, message)
+                    .remedy(format!("choose another network for the card, or for `network.{}`", of.word())),
+            );
+        }
+    }
+}
+
 /// Returns the addresses that no machine may have, and checks them.
 pub fn reserved(cx: &mut Context<'_>, networks: &Network) -> Vec<Claim> {
     let mut claims = name_servers(cx);
@@ -232,18 +256,39 @@ pub fn reserved(cx: &mut Context<'_>, networks: &Network) -> Vec<Claim> {
         let address = gateway.value.0;
         check_inside(cx, networks, address, gateway.span, "the gateway");
         check_not_edge(cx, networks, address, gateway.span, "the gateway");
-        claims.push(Claim { address, owner: "the gateway".into(), at: gateway.span });
+        claims.push(Claim { address, owner: "the gateway".into(), at: Some(gateway.span) });
     }
+    check_one_per_family(cx);
     warn_of_gaps(cx, networks);
     claims.extend(shared_addresses(cx, networks));
+    let seen = cx.seen.addresses();
+    claims.extend(seen.map(|(address, owner)| Claim { address, owner: owner.to_owned(), at: None }));
     claims
+}
+
+/// A machine has one default gateway for each family.
+fn check_one_per_family(cx: &mut Context<'_>) {
+    let gateways = cx.network.gateway.clone().map(|many| many.value.0).unwrap_or_default();
+    for (i, gateway) in gateways.iter().enumerate() {
+        let same = |other: &At<ichor_spec::values::Ip>| other.value.0.is_ipv4() == gateway.value.0.is_ipv4();
+        if gateways[..i].iter().any(same) {
+            cx.findings.push(
+                Finding::error(Code::FAMILY, gateway.span, "there are two gateways of one family")
+                    .remedy("give one IPv4 gateway, one IPv6 gateway, or one of each"),
+            );
+        }
+    }
 }
 
 /// Name servers need not be in the machines' network; no machine can take the place of one.
 fn name_servers(cx: &Context<'_>) -> Vec<Claim> {
     let servers = cx.network.dns.iter().flat_map(|many| &many.0);
     servers
-        .map(|server| Claim { address: server.value.0, owner: "the name server".into(), at: server.span })
+        .map(|server| Claim {
+            address: server.value.0,
+            owner: "the name server".into(),
+            at: Some(server.span),
+        })
         .collect()
 }
 
@@ -282,11 +327,11 @@ fn shared_addresses(cx: &mut Context<'_>, networks: &Network) -> Vec<Claim> {
         check_inside(cx, networks, address, vip.span, owner);
         check_not_edge(cx, networks, address, vip.span, owner);
         check_not_gateway(cx, address, vip.span, owner);
-        claims.push(Claim { address, owner: owner.into(), at: vip.span });
+        claims.push(Claim { address, owner: owner.into(), at: Some(vip.span) });
     }
     // The load balancer is somebody else's, and may well be the gateway.
     if let Some(at) = endpoint.address {
-        claims.push(Claim { address: at.value.0, owner: "the load balancer".into(), at: at.span });
+        claims.push(Claim { address: at.value.0, owner: "the load balancer".into(), at: Some(at.span) });
     }
     claims
 }
