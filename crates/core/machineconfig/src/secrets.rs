@@ -1,0 +1,5 @@
+//! The secrets of a cluster.
+
+mod text;
+
+pub use text::SecretText;

@@ -1,0 +1,4 @@
+//! The identity of a cluster, through the public interface: boot files.
+
+mod boot_files;
+mod machine;
