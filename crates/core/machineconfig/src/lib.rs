@@ -2,7 +2,9 @@
 
 pub mod cidata;
 pub mod meta;
+pub mod pki;
 pub mod reservations;
 mod scalar;
 pub mod schematic;
 pub mod secrets;
+mod tree;
