@@ -425,6 +425,7 @@ proptest! {
     fn no_text_makes_the_reader_panic(text in ".{0,300}") {
         let _ = Bundle::from_secrets_yaml(&text, now());
         let _ = Bundle::from_machine_config(&text, now());
+        let _ = ichor_machineconfig::talosconfig::Talosconfig::parse(&text);
         let _ = PrivateKey::from_pem(&text);
         let _ = Certificate::from_pem(&text);
     }

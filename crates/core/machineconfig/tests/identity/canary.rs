@@ -6,10 +6,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use ichor_machineconfig::{
     cidata,
     pki::{
-        KUBERNETES_ADMIN_LIFETIME, PrivateKey, TALOS_CLIENT_LIFETIME, TalosRole, Term, kubernetes_admin,
-        talos_client,
+        KUBERNETES_ADMIN_LIFETIME, PrivateKey, TALOS_CLIENT_LIFETIME, Term, kubernetes_admin, talos_client,
     },
     secrets::{Bundle, Encryption, SecretText},
+    talosconfig::{self, Role, Talosconfig},
 };
 use ichor_model::desired::Hostnames;
 
@@ -74,18 +74,33 @@ fn no_type_shows_a_secret() {
     let bundle = bundle(1);
     let term = |lifetime| Term { now: now(), lifetime };
     let mut entropy = Seeded::new(9);
-    let talos = talos_client(&bundle.os, &[TalosRole::Admin], term(TALOS_CLIENT_LIFETIME), &mut entropy)
-        .expect("client");
+    let talos =
+        talos_client(&bundle.os, &[Role::Admin], term(TALOS_CLIENT_LIFETIME), &mut entropy).expect("client");
     let kubernetes =
         kubernetes_admin(&bundle.kubernetes, term(KUBERNETES_ADMIN_LIFETIME), &mut entropy).expect("client");
+    let config = talosconfig::render(&talosconfig::Access {
+        cluster: &"a".parse().expect("name"),
+        endpoints: &[],
+        nodes: &[],
+        vips: &[],
+        authority: bundle.os.certificate(),
+        client: &talos,
+    })
+    .expect("rendered");
     let files =
         cidata::render(&machine("cp-1", Vec::new()), Hostnames::Inventory, Some(bundle.to_secrets_yaml()));
     let mut canaries = canaries(&bundle);
     for key in [&talos.key, &kubernetes.key] {
         canaries.extend(pieces(&STANDARD.encode(key.pem().expose())));
     }
+    let read = Talosconfig::parse(config.expose()).expect("read");
     let mut shown = String::new();
-    write!(shown, "{bundle:#?} {bundle:?} {talos:?} {kubernetes:?} {files:?} {:?}", rsa()).expect("shown");
+    write!(
+        shown,
+        "{bundle:#?} {bundle:?} {talos:?} {kubernetes:?} {config:?} {files:?} {read:?} {:?}",
+        rsa()
+    )
+    .expect("shown");
     assert_silent(&canaries, &shown, "`Debug`");
     assert!(shown.contains("[secret]") && shown.contains("PrivateKey(Ed25519)"));
     assert_eq!(format!("{:?}", SecretText::new("canary")), "[secret]");

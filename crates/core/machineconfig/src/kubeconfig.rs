@@ -1,0 +1,59 @@
+//! The kubeconfig of an administrator, made here and not by a machine.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use ichor_model::{ClusterName, Problem};
+use zeroize::Zeroizing;
+
+use crate::{
+    pki::{Certificate, Client},
+    scalar::{Dialect, scalar},
+    secrets::SecretText,
+};
+
+/// What goes into a kubeconfig.
+#[derive(Debug, Clone, Copy)]
+pub struct Access<'a> {
+    /// The cluster, whose name the entries carry.
+    pub cluster: &'a ClusterName,
+    /// The API server's URL: the endpoint, or one control plane while the endpoint is not up.
+    pub server: &'a str,
+    /// The certificate of Kubernetes' authority.
+    pub authority: &'a Certificate,
+    /// What the client shows.
+    pub client: &'a Client,
+}
+
+/// Writes a kubeconfig with one context, `admin@<cluster>`, in kubectl's own layout.
+pub fn render(access: &Access<'_>) -> Result<SecretText, Problem> {
+    check_server(access.server)?;
+    let cluster = scalar(access.cluster.as_str(), 4, Dialect::Talos);
+    let server = scalar(access.server, 6, Dialect::Talos);
+    let name = format!("admin@{}", access.cluster);
+    let ca = STANDARD.encode(access.authority.pem());
+    let certificate = STANDARD.encode(access.client.certificate.pem());
+    let key = Zeroizing::new(STANDARD.encode(access.client.key.pem().expose()));
+    let mut out = Zeroizing::new(String::with_capacity(8 * 1024));
+    out.push_str(&format!(
+        "apiVersion: v1\n\
+         clusters:\n\
+         - cluster:\n    certificate-authority-data: {ca}\n    server: {server}\n  name: {cluster}\n\
+         contexts:\n\
+         - context:\n    cluster: {cluster}\n    namespace: default\n    user: {name}\n  name: {name}\n\
+         current-context: {name}\n\
+         kind: Config\n\
+         users:\n\
+         - name: {name}\n  user:\n    client-certificate-data: {certificate}\n    client-key-data: "
+    ));
+    out.push_str(&key);
+    out.push('\n');
+    Ok(out.into())
+}
+
+fn check_server(server: &str) -> Result<(), Problem> {
+    let host = server.strip_prefix("https://").unwrap_or_default();
+    let plain = server.bytes().all(|b| b.is_ascii_graphic());
+    if plain && !host.is_empty() && !host.starts_with(['/', ':', '@']) {
+        return Ok(());
+    }
+    Err(Problem::new("is not the URL of an API server", "write it as in `https://10.0.0.20:6443`"))
+}
