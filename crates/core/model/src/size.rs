@@ -35,6 +35,14 @@ impl Size {
         self.mib
     }
 
+    /// Returns the next whole amount, unless that is more than anyone means.
+    fn rounded_up(mib: f64) -> Option<Self> {
+        #[allow(clippy::cast_precision_loss)] // a power of two, exact in f64
+        let most = Self::MAX_MIB as f64;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked beside it
+        (0.0..=most).contains(&mib).then(|| Self { mib: mib.ceil() as u64 })
+    }
+
     /// Returns the amount in GiB when it is whole.
     pub const fn whole_gib(self) -> Option<u64> {
         if self.mib.is_multiple_of(1024) { Some(self.mib / 1024) } else { None }
@@ -45,6 +53,9 @@ impl FromStr for Size {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
+        if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+            return Err(Problem::new("is negative", "write a size above zero"));
+        }
         let digits_end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits_end);
         if number.is_empty() {
@@ -53,34 +64,49 @@ impl FromStr for Size {
                 format!("write a number and a unit ({UNITS}), as in `8GiB`"),
             ));
         }
-        let mib_per_unit = unit_in_mib(number, unit.trim_start())?;
+        if is_exponent(unit) {
+            let remedy = format!("write it with digits alone and a unit ({UNITS}), as in `8GiB`");
+            return Err(Problem::new("is not a plain number", remedy));
+        }
         let amount: f64 = number.parse().map_err(|_| {
             Problem::new("is not a size", format!("write one number and a unit, as in `8GiB` ({UNITS})"))
         })?;
-        #[allow(clippy::cast_precision_loss)] // units are small powers of two, exact in f64
-        let mib = amount * mib_per_unit as f64;
-        #[allow(clippy::cast_precision_loss)]
-        if mib > Self::MAX_MIB as f64 {
-            return Err(Problem::new("is more than 1 PiB", "write a smaller size"));
-        }
+        let mib = amount * unit_in_mib(number, amount, unit.trim_start())?;
         if mib <= 0.0 {
             return Err(Problem::new("is zero", "write a size above zero"));
         }
+        let size = Self::rounded_up(mib)
+            .ok_or_else(|| Problem::new("is more than 1 PiB", "write a smaller size"))?;
         if mib.fract() != 0.0 {
-            return Err(Problem::new("is not a whole number of MiB", "write it in MiB"));
+            let remedy = format!("write `{size}`, the next whole size");
+            return Err(Problem::new("is not a whole number of MiB", remedy));
         }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked above
-        Ok(Self { mib: mib as u64 })
+        Ok(size)
     }
+}
+
+/// Whether what follows a number is an exponent, as in `1e9`.
+fn is_exponent(text: &str) -> bool {
+    let rest = text.strip_prefix(['e', 'E']).map(|rest| rest.trim_start_matches(['+', '-']));
+    rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Proxmox counts in powers of two and calls them K, M, G and T; decimal units would silently
 /// give less than Proxmox shows, so they are refused instead of converted.
-fn unit_in_mib(number: &str, unit: &str) -> Result<u64, Problem> {
+fn unit_in_mib(number: &str, amount: f64, unit: &str) -> Result<f64, Problem> {
     match unit {
-        "MiB" | "Mi" | "M" => Ok(1),
-        "GiB" | "Gi" | "G" => Ok(1024),
-        "TiB" | "Ti" | "T" => Ok(1024 * 1024),
+        "MiB" | "Mi" | "M" => Ok(1.0),
+        "GiB" | "Gi" | "G" => Ok(1024.0),
+        "TiB" | "Ti" | "T" => Ok(1024.0 * 1024.0),
+        "KiB" | "Ki" | "K" => Err(Problem::new(
+            format!("is in {unit}; the smallest unit is MiB"),
+            match Size::rounded_up(amount / 1024.0) {
+                Some(size) if size.mib == 0 => "write a size above zero".to_owned(),
+                Some(size) if amount % 1024.0 == 0.0 => format!("write `{size}`"),
+                Some(size) => format!("write `{size}`, the next whole size"),
+                None => format!("use {UNITS}"),
+            },
+        )),
         "" => Err(Problem::new(
             "has no unit",
             format!("write `{number}MiB` or `{number}GiB`, whichever is meant"),
@@ -176,6 +202,26 @@ mod tests {
             "",
         ] {
             assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bad_size_comes_with_a_good_one_where_one_is_meant() {
+        for (text, message, remedy) in [
+            ("4194304KiB", "is in KiB; the smallest unit is MiB", "write `4GiB`"),
+            ("1000Ki", "is in Ki; the smallest unit is MiB", "write `1MiB`, the next whole size"),
+            ("0K", "is in K; the smallest unit is MiB", "write a size above zero"),
+            ("0.3MiB", "is not a whole number of MiB", "write `1MiB`, the next whole size"),
+            ("0.3GiB", "is not a whole number of MiB", "write `308MiB`, the next whole size"),
+            ("-4GiB", "is negative", "write a size above zero"),
+            ("8", "has no unit", "write `8MiB` or `8GiB`, whichever is meant"),
+            ("8GB", "is in GB, a decimal unit; Proxmox counts in powers of two", "write `8GiB`"),
+        ] {
+            let problem = text.parse::<Size>().expect_err(text);
+            assert_eq!((problem.message.as_str(), problem.remedy.as_str()), (message, remedy), "{text}");
+        }
+        for text in ["1e309", "1e309GiB", "1E+3MiB"] {
+            assert_eq!(text.parse::<Size>().expect_err(text).message, "is not a plain number");
         }
     }
 }
