@@ -1,6 +1,6 @@
 //! What a check has to say: findings, always plural.
 
-use crate::{Code, Span};
+use crate::{Code, Span, name::natural};
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,13 +131,25 @@ impl Findings {
         self.0.iter()
     }
 
-    /// Returns the findings by place in the files, those without a place last, without repeats.
+    /// Returns the findings by place in the files, those without a place last, each once.
     #[must_use]
     pub fn sorted(mut self) -> Self {
-        self.0.sort_by_key(|finding| (finding.at.is_none(), finding.at, finding.severity, finding.code));
+        // All that a finding has takes part, so that equal ones end up side by side.
+        self.0.sort_by(|a, b| {
+            let order = kind_and_place(a).cmp(&kind_and_place(b));
+            order.then_with(|| natural(&a.message, &b.message)).then_with(|| rest(a).cmp(&rest(b)))
+        });
         self.0.dedup();
         self
     }
+}
+
+fn kind_and_place(finding: &Finding) -> impl Ord {
+    (finding.at.is_none(), finding.at, finding.severity, finding.code)
+}
+
+fn rest(finding: &Finding) -> impl Ord {
+    (&finding.related, &finding.notes, &finding.remedy, finding.private)
 }
 
 impl<'a> IntoIterator for &'a Findings {
@@ -152,5 +164,20 @@ impl<'a> IntoIterator for &'a Findings {
 impl FromIterator<Finding> for Findings {
     fn from_iter<I: IntoIterator<Item = Finding>>(findings: I) -> Self {
         Self(findings.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_sorted_and_said_once() {
+        let finding = |message: &str| Finding::error(Code::NO_FIT, None, message);
+        let placed = Finding::warning(Code::VLAN, Span::default(), "placed");
+        let noted = finding("`w-2`").because("why");
+        let all = [finding("`w-10`"), finding("`w-2`"), noted.clone(), finding("`w-10`"), finding("`w-2`")];
+        let sorted = all.into_iter().chain([placed.clone()]).collect::<Findings>().sorted();
+        assert_eq!(sorted.0, [placed, finding("`w-2`"), noted, finding("`w-10`")]);
     }
 }
