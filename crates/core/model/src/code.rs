@@ -125,7 +125,7 @@ catalogue! {
     1112 BAD_VMID "a VMID is malformed or out of range":
         "Proxmox takes VMIDs from 100 to 999999999. A range is `2000-2999`.";
     1113 BAD_NAME "a name is not allowed":
-        "Names of machines and clusters become VM names, host names and Kubernetes node names at once, so the strictest rule holds: 1 to 63 of a to z, 0 to 9 and `-`, starting and ending with a letter or digit. Proxmox VM names forbid underscores.";
+        "Names of machines become VM names, host names and Kubernetes node names at once, so the strictest rule holds: 1 to 63 of a to z, 0 to 9 and `-`, starting and ending with a letter or digit. Proxmox VM names forbid underscores. Names of clusters, which become contexts and tags, follow the same rule.";
     1114 BAD_SECRET "a secret reference is malformed":
         "A secret is never written in an inventory; a reference says where it is: `{env: NAME}`, `{file: path}`, `{sops: path#key}`, `{vault: mount/path#field}` or `{command: [word, ...]}`.";
     1115 BAD_URL "a URL is malformed":

@@ -82,34 +82,44 @@ macro_rules! name {
 
 name!(
     /// The name of a cluster: the Talos cluster name, the context name, and the first tag of its VMs.
-    ClusterName, LABEL_PATTERN, check_label
+    ClusterName, LABEL_PATTERN, check_cluster
 );
 name!(
     /// The name of a machine: its VM name, host name and Kubernetes node name are this one word.
-    MachineName, LABEL_PATTERN, check_label
+    MachineName, LABEL_PATTERN, check_machine
 );
 name!(
     /// The name of a Proxmox host, as `GET /nodes` lists it.
     HostName, HOST_PATTERN, check_host
 );
 
-fn check_label(text: &str) -> Result<(), Problem> {
+const LABEL_CHARACTERS: &str = "a to z, 0 to 9 and `-`";
+
+fn check_machine(text: &str) -> Result<(), Problem> {
+    const UNDERSCORE: &str = "has an underscore, which Proxmox VM names and DNS names forbid";
+    const UPPER_CASE: &str = "has upper-case letters, which Kubernetes node names forbid";
+    check_label(text, UNDERSCORE, UPPER_CASE)
+}
+
+fn check_cluster(text: &str) -> Result<(), Problem> {
+    const UNDERSCORE: &str = "has an underscore, which DNS names forbid";
+    const UPPER_CASE: &str = "has upper-case letters, which Proxmox does not keep in tags";
+    check_label(text, UNDERSCORE, UPPER_CASE)
+}
+
+fn check_label(text: &str, underscore: &str, upper_case: &str) -> Result<(), Problem> {
     if let Some(problem) = common_problem(text) {
         return Err(problem);
     }
+    let remedy = suggestion(text)
+        .map_or_else(|| format!("use only {LABEL_CHARACTERS}"), |name| format!("write `{name}`"));
     if text.contains('_') {
-        return Err(Problem::new(
-            "has an underscore, which Proxmox VM names and DNS names forbid",
-            format!("write `{}`", suggestion(text)),
-        ));
+        return Err(Problem::new(underscore, remedy));
     }
     if text.chars().any(char::is_uppercase) {
-        return Err(Problem::new(
-            "has upper-case letters, which Kubernetes node names forbid",
-            format!("write `{}`", suggestion(text)),
-        ));
+        return Err(Problem::new(upper_case, remedy));
     }
-    check_characters(text, "a to z, 0 to 9 and `-`")
+    check_characters(text, remedy)
 }
 
 fn check_host(text: &str) -> Result<(), Problem> {
@@ -122,7 +132,14 @@ fn check_host(text: &str) -> Result<(), Problem> {
             format!("write `{}`", text.split('.').next().unwrap_or(text)),
         ));
     }
-    check_characters(text, "letters, digits and `-`")
+    let trimmed = text.trim_matches('-');
+    let is_good = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let remedy = if !trimmed.is_empty() && trimmed.chars().all(is_good) {
+        format!("write `{trimmed}`")
+    } else {
+        "use only letters, digits and `-`".to_owned()
+    };
+    check_characters(text, remedy)
 }
 
 fn common_problem(text: &str) -> Option<Problem> {
@@ -138,22 +155,27 @@ fn common_problem(text: &str) -> Option<Problem> {
     })
 }
 
-fn check_characters(text: &str, allowed: &str) -> Result<(), Problem> {
+fn check_characters(text: &str, remedy: String) -> Result<(), Problem> {
     if let Some(bad) = text.chars().find(|c| !c.is_ascii_alphanumeric() && *c != '-') {
-        return Err(Problem::new(format!("has `{}`", bad.escape_debug()), format!("use only {allowed}")));
+        return Err(Problem::new(format!("has `{}`", bad.escape_debug()), remedy));
     }
     if text.starts_with('-') || text.ends_with('-') {
-        return Err(Problem::new("starts or ends with `-`", "start and end with a letter or a digit"));
+        return Err(Problem::new("starts or ends with `-`", remedy));
     }
     Ok(())
 }
 
-/// Returns the nearest valid name: lower case, with `-` for what is not allowed.
-fn suggestion(text: &str) -> String {
+/// Returns the nearest valid name, if it is plain which that is: lower case, with `-` for `_`, `.`
+/// and spaces.
+fn suggestion(text: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ');
+    if !text.chars().all(is_plain) {
+        return None;
+    }
     let lowered: String =
         text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let trimmed = lowered.trim_matches('-');
-    if trimmed.is_empty() { "machine-1".into() } else { trimmed.into() }
+    (!trimmed.is_empty()).then(|| trimmed.to_owned())
 }
 
 /// Compares names the way people count: `pve2` before `pve10`.
@@ -208,8 +230,33 @@ mod tests {
 
     #[test]
     fn a_bad_name_comes_with_a_good_one() {
-        let problem = "Control_Plane".parse::<MachineName>().expect_err("underscore");
-        assert_eq!(problem.remedy, "write `control-plane`");
+        for (bad, remedy) in [
+            ("Control_Plane", "write `control-plane`"),
+            ("-x", "write `x`"),
+            ("x-", "write `x`"),
+            ("worker.lab", "write `worker-lab`"),
+            ("../x", "use only a to z, 0 to 9 and `-`"),
+            ("π", "use only a to z, 0 to 9 and `-`"),
+            ("--", "use only a to z, 0 to 9 and `-`"),
+        ] {
+            assert_eq!(bad.parse::<MachineName>().expect_err(bad).remedy, remedy);
+            assert_eq!(bad.parse::<ClusterName>().expect_err(bad).remedy, remedy);
+        }
+        for (bad, remedy) in [
+            ("-Pve", "write `Pve`"),
+            ("pve1.lab", "write `pve1`"),
+            ("pve_1", "use only letters, digits and `-`"),
+        ] {
+            assert_eq!(bad.parse::<HostName>().expect_err(bad).remedy, remedy);
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_no_node() {
+        for bad in ["Lab", "my_lab", "lab.", "-lab", ""] {
+            let problem = bad.parse::<ClusterName>().expect_err(bad);
+            assert!(!problem.message.contains("node") && !problem.message.contains("VM"), "{problem:?}");
+        }
     }
 
     #[test]
