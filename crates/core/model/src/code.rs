@@ -96,7 +96,7 @@ catalogue! {
     1014 NO_INVENTORY "no inventory was found":
         "ichor looks for `ichor.yaml`, then `cluster.yaml`, in the current directory, unless `-f` names a file or a directory.";
     1015 UNREADABLE "a file cannot be read":
-        "The file exists but could not be opened. The reason is the operating system's own.";
+        "The path names nothing, something that is no regular file, or a file that could not be opened or read. The finding says which, in the operating system's own words where they are its.";
     1016 TWO_FILES "a section is written in two files":
         "In a directory of `cluster.yaml` and `nodes.yaml` each section may stand in one of the two. Sections shared between clusters belong in `defaults.yaml`.";
 
@@ -288,9 +288,11 @@ catalogue! {
     1901 INSECURE_TLS "the connection to Proxmox is not verified":
         "Whoever sits between can read the API token. Pin the certificate: `tls: {sha256: ...}`; Proxmox shows the fingerprint under Node, Certificates.";
     1902 NO_TOKEN "no API token is given":
-        "Without `proxmox.token` the inventory can be checked and planned offline, but not applied.";
+        "A warning: what works offline still does, so the inventory can be checked and planned, but nothing can be asked of Proxmox or changed there. Say where the token is found: `token: {env: ICHOR_PVE_TOKEN}`.";
     1903 PLAIN_HTTP "the Proxmox API is addressed over plain HTTP":
         "The API speaks HTTPS on port 8006.";
+    1904 BAD_FINGERPRINT "a TLS fingerprint is malformed":
+        "A certificate is pinned by its SHA-256 fingerprint: 32 pairs of hex digits with colons between them. Shorter ones are of another kind, such as SHA-1. Proxmox shows the right one under Node, Certificates.";
 }
 
 #[cfg(test)]
