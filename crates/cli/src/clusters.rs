@@ -68,9 +68,21 @@ pub fn load(path: Option<&Path>, chosen: Option<&str>, world: &World) -> Cluster
     let mut clusters = Clusters { sources, list, findings };
     let together = ichor_plan::check_together(&clusters.resolved().collect::<Vec<_>>());
     clusters.findings.extend(together);
-    clusters.findings = clusters.findings.sorted();
+    clusters.findings = hide_private_lines(&clusters.sources, &clusters.findings).sorted();
     clusters
 }
+/// Keeps lines with secrets out of sight of all findings. The other places of a private finding are
+/// as private as its own.
+fn hide_private_lines(sources: &Sources, findings: &Findings) -> Findings {
+    let private = findings.iter().filter(|finding| finding.private);
+    let other_places = private.flat_map(|finding| {
+        finding.related.iter().map(|(at, what)| Finding::error(finding.code, *at, what).private())
+    });
+    let with_other_places: Findings = findings.iter().cloned().chain(other_places).collect();
+    let hidden = sources.hide_private_lines(&with_other_places);
+    hidden.iter().take(findings.iter().count()).cloned().collect()
+}
+
 
 /// An inventory that was loaded and may be the one that is wanted.
 #[derive(Debug)]

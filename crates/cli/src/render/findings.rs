@@ -7,7 +7,7 @@ use ichor_spec::{Sources, load::Place};
 use super::{
     excerpt::{Excerpt, excerpt},
     places::{Location, Places},
-    secrecy::{Secrecy, redact},
+    secrecy::{redact, seems_private},
     text,
 };
 use crate::terminal::Terminal;
@@ -27,8 +27,7 @@ pub fn tell(sources: &Sources, findings: &Findings, terminal: &Terminal) {
 /// Returns the findings as text with colours, and a summary.
 fn render(sources: &Sources, findings: &Findings) -> String {
     let places = Places::new(sources, findings);
-    let secrecy = Secrecy::new(findings, &places);
-    let page = Page { places: &places, secrecy: &secrecy };
+    let page = Page { places: &places };
     let mut blocks: Vec<String> =
         findings.iter().take(MAX_SHOWN).map(|finding| page.finding(finding)).collect();
     if let Some(more) = findings.iter().count().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
@@ -41,7 +40,6 @@ fn render(sources: &Sources, findings: &Findings) -> String {
 /// What is needed to show a finding.
 struct Page<'a> {
     places: &'a Places<'a>,
-    secrecy: &'a Secrecy,
 }
 
 /// What is shown of a place.
@@ -81,7 +79,7 @@ impl Page<'_> {
             return Some(Shown::File { name });
         };
         let place = format!("{name}:{line}:{column}");
-        if private || self.secrecy.covers(span, self.places) {
+        if private || seems_private(self.places.bytes(span), span) {
             return Some(Shown::Hidden { place });
         }
         let excerpt = excerpt(self.places.bytes(span), span.start as usize, span.end as usize);
@@ -187,7 +185,7 @@ mod tests {
     use super::*;
 
     fn plain(sources: &Sources, findings: &[Finding]) -> String {
-        let findings = Findings::from_iter(findings.to_vec()).sorted();
+        let findings = sources.hide_private_lines(&Findings::from_iter(findings.to_vec())).sorted();
         anstream::adapter::strip_str(&render(sources, &findings)).to_string()
     }
 

@@ -1,10 +1,8 @@
 //! What is never shown, because it is or may be a secret: whole lines of files, and parts of messages.
 
-use std::{borrow::Cow, collections::BTreeSet, ops::Range};
+use std::{borrow::Cow, ops::Range};
 
-use ichor_model::{Findings, SourceId, Span};
-
-use super::places::Places;
+use ichor_model::Span;
 
 /// Parts of keys that hold secrets, in lower case.
 const SECRET_KEYS: [&str; 8] =
@@ -12,37 +10,9 @@ const SECRET_KEYS: [&str; 8] =
 /// Text that only ever begins a secret, in lower case.
 const SECRET_MARKS: [&str; 2] = ["-----begin", "age-secret-key-"];
 
-/// The lines on which private findings stand.
-///
-/// A finding about something else on such a line (an unknown key beside a token) must not show it
-/// either.
-#[derive(Debug)]
-pub struct Secrecy {
-    lines: BTreeSet<(SourceId, usize)>,
-}
-
-impl Secrecy {
-    /// Gathers the lines of private findings.
-    pub fn new(findings: &Findings, places: &Places<'_>) -> Self {
-        let private = findings.iter().filter(|finding| finding.private);
-        let spans =
-            private.flat_map(|finding| finding.at.into_iter().chain(finding.related.iter().map(|r| r.0)));
-        let lines = spans.flat_map(|span| lines_of(span, places)).collect();
-        Self { lines }
-    }
-
-    /// Whether the line where a span begins must not be shown.
-    pub fn covers(&self, span: Span, places: &Places<'_>) -> bool {
-        let first = lines_of(span, places).next();
-        first.is_some_and(|line| self.lines.contains(&line))
-            || looks_secret(line_at(places.bytes(span), span))
-    }
-}
-
-fn lines_of(span: Span, places: &Places<'_>) -> impl Iterator<Item = (SourceId, usize)> + use<> {
-    let range = places.locate(span).and_then(|location| location.range);
-    let lines = range.map(|(start, end)| start.line..=end.line);
-    lines.into_iter().flatten().map(move |line| (span.source, line))
+/// Whether the line where a span begins seems to hold a secret, whether or not a finding says so.
+pub fn seems_private(bytes: &[u8], span: Span) -> bool {
+    looks_secret(line_at(bytes, span))
 }
 
 /// Returns the line where a span begins, as far as an excerpt of it and its keys can reach.

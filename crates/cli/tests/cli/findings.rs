@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Lab, Outcome, errors, whole};
+use super::{Lab, Outcome, errors, own, whole};
 
 const TOKEN: &str = "root@pam!ichor=01234567-89ab-cdef-0123-456789abcdef";
 
@@ -116,6 +116,19 @@ fn a_secret_in_an_inventory_is_never_shown() {
             assert!(!stdout.contains("cdef") && !stderr.contains("cdef"), "{text}\n{stdout}\n{stderr}");
         }
     }
+}
+
+#[test]
+fn a_plan_finding_beside_a_secret_does_not_show_it() {
+    // Nothing on the secret's line says what it is, and only planning finds the bad pool.
+    let proxmox = "proxmox: {endpoint: 'https://pve1.lab.example:8006', token:\n  hunter2, pool: ' a b '}\n";
+    let network = "network: {cidr: 10.0.0.0/24, gateway: 10.0.0.1, dns: [9.9.9.9]}\n";
+    let lab = Lab::new(&[("cluster.yaml", &format!("{}{proxmox}{network}", own("a", 0)))]);
+    let outcome = lab.run(&["plan", "--offline"]);
+    assert_eq!(outcome.code, 3);
+    assert!(outcome.stderr.contains("ICH-1114") && !outcome.stderr.contains("hunter2"), "{}", outcome.stderr);
+    let beside = outcome.stderr.matches("the line is not shown").count();
+    assert_eq!(beside, 2, "{}", outcome.stderr);
 }
 
 #[test]
