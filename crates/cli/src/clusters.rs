@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ichor_model::{ClusterName, Code, Desired, Finding, Findings, World};
+use ichor_model::{ClusterName, Code, Desired, Finding, Findings, Span, World};
 use ichor_plan::Resolution;
 use ichor_spec::{Inventory, Sources, yaml};
 
@@ -55,13 +55,12 @@ pub fn load(path: Option<&Path>, chosen: Option<&str>, world: &World) -> Cluster
     let Found { sources, inventories, mut findings } = inventory_files::find(path);
     let mut candidates: Vec<Candidate> =
         inventories.into_iter().map(|files| Candidate::load(files, &sources)).collect();
-    let several = candidates.len() > 1;
     if let Some(name) = chosen.filter(|_| !candidates.is_empty()) {
         findings.extend(choose(&mut candidates, name));
     }
     let mut list = Vec::new();
     for candidate in candidates {
-        let (cluster, found) = candidate.resolve(world, several);
+        let (cluster, found) = candidate.resolve(world);
         list.push(cluster);
         findings.extend(found);
     }
@@ -71,6 +70,7 @@ pub fn load(path: Option<&Path>, chosen: Option<&str>, world: &World) -> Cluster
     clusters.findings = hide_private_lines(&clusters.sources, &clusters.findings).sorted();
     clusters
 }
+
 /// Keeps lines with secrets out of sight of all findings. The other places of a private finding are
 /// as private as its own.
 fn hide_private_lines(sources: &Sources, findings: &Findings) -> Findings {
@@ -82,7 +82,6 @@ fn hide_private_lines(sources: &Sources, findings: &Findings) -> Findings {
     let hidden = sources.hide_private_lines(&with_other_places);
     hidden.iter().take(findings.iter().count()).cloned().collect()
 }
-
 
 /// An inventory that was loaded and may be the one that is wanted.
 #[derive(Debug)]
@@ -109,29 +108,23 @@ impl Candidate {
         Some(&self.inventory.as_ref()?.cluster.as_ref()?.name.as_ref()?.value)
     }
 
-    fn resolve(mut self, world: &World, several: bool) -> (Cluster, Findings) {
+    fn resolve(mut self, world: &World) -> (Cluster, Findings) {
         let name = self.name().cloned();
         let loaded_well = !self.findings.has_errors();
         let resolution = self.inventory.as_ref().map(|inventory| ichor_plan::resolve(inventory, world));
         if let Some(resolution) = &resolution {
             self.findings.extend(resolution.findings.clone());
         }
-        let findings = if several {
-            self.findings.iter().map(|finding| say_where(finding, &self.files)).collect()
-        } else {
-            self.findings
-        };
+        let findings = self.findings.iter().map(|finding| say_where(finding, &self.files)).collect();
         let resolution = resolution.filter(|_| loaded_well);
         (Cluster { name, files: self.files.names, resolution }, findings)
     }
 }
 
-/// Names the inventory in a finding that has no place of its own.
+/// Gives a finding that has no place of its own that of the inventory's own first file.
 fn say_where(finding: &Finding, files: &InventoryFiles) -> Finding {
-    match finding.at {
-        Some(_) => finding.clone(),
-        None => finding.clone().because(format!("in the inventory {}", files.name())),
-    }
+    let whole_file = files.layers.files.first().map(|source| Span { source: *source, start: 0, end: 0 });
+    Finding { at: finding.at.or(whole_file), ..finding.clone() }
 }
 
 /// Leaves the cluster of a name. If there is none, those inventories are left whose names could not

@@ -48,7 +48,7 @@ enum Shown {
     Line { place: String, line: usize, excerpt: Excerpt },
     /// Its file, line and column; the line itself may hold a secret.
     Hidden { place: String },
-    /// Its file, which has no lines.
+    /// Its file, which has no lines or is meant as a whole.
     File { name: String },
 }
 
@@ -75,7 +75,8 @@ impl Page<'_> {
     fn shown(&self, span: Span, private: bool) -> Option<Shown> {
         let Location { file, range } = self.places.locate(span)?;
         let name = text::safe_line(file);
-        let Some((Place { line, column }, _)) = range else {
+        let is_whole_file = span.start == 0 && span.end == 0;
+        let Some((Place { line, column }, _)) = range.filter(|_| !is_whole_file) else {
             return Some(Shown::File { name });
         };
         let place = format!("{name}:{line}:{column}");
@@ -94,16 +95,18 @@ impl Page<'_> {
 struct Drawing {
     group: Group<'static>,
     places: Vec<(String, String)>,
+    has_a_place: bool,
     hides_a_line: bool,
 }
 
 impl Drawing {
     fn new(title: Title<'static>) -> Self {
-        Self { group: Group::with_title(title), places: Vec::new(), hides_a_line: false }
+        Self { group: Group::with_title(title), places: Vec::new(), has_a_place: false, hides_a_line: false }
     }
 
     /// Adds the place of the finding, or another one with what it is.
     fn add(&mut self, shown: Shown, what: Option<String>) {
+        self.has_a_place = true;
         self.hides_a_line |= matches!(shown, Shown::Hidden { .. });
         let element: Element<'static> = match (shown, what) {
             (Shown::Line { place, line, excerpt }, what) => {
@@ -137,8 +140,15 @@ impl Drawing {
         );
         // Excerpts have their own limit; the renderer's would cut them a second time.
         let drawn = Renderer::styled().term_width(usize::from(u16::MAX)).render(&[self.group]);
+        let drawn = if self.has_a_place { drawn } else { without_bars(&drawn) };
         self.places.iter().fold(drawn, |drawn, (stand_in, place)| drawn.replacen(stand_in, place, 1))
     }
+}
+
+/// Leaves out the bar that leads from a title to an excerpt, where there is no excerpt.
+fn without_bars(drawn: &str) -> String {
+    let is_bar = |line: &str| anstream::adapter::strip_str(line).to_string().trim() == "|";
+    drawn.lines().filter(|line| !is_bar(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns how many findings there are and where, and how to learn more.
@@ -246,7 +256,6 @@ mod tests {
          = note: no such file
 
         warning[ICH-1902]: no API token is given
-         |
          = help: set `proxmox.token`
 
         1 error and 1 warning; nothing was changed

@@ -27,7 +27,6 @@ fn no_inventory_is_said_with_what_was_looked_for() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (3, ""));
     insta::assert_snapshot!(outcome.stderr, @r"
     error[ICH-1014]: there is no inventory in the current directory
-     |
      = note: looked for `ichor.yaml`, then for `cluster.yaml`
      = help: name a file or a directory with `-f PATH`, or change to the inventory's directory
 
@@ -107,7 +106,6 @@ fn one_cluster_of_a_tree_is_chosen_by_name() {
     assert_eq!(none.code, 3);
     insta::assert_snapshot!(none.stderr, @r"
     error[ICH-1209]: there is no cluster `gamma`
-     |
      = note: there are `alpha` and `beta`
      = help: choose one of these with `--cluster`, or leave it out for all
 
@@ -130,7 +128,6 @@ fn a_missing_file_is_named_with_the_reason() {
     assert_eq!(outcome.code, 3);
     insta::assert_snapshot!(outcome.stderr, @r"
     error[ICH-1015]: `no/such.yaml` cannot be read
-     |
      = note: No such file or directory (os error 2)
      = help: check the path
 

@@ -1,8 +1,8 @@
 //! Findings as people and programs see them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Lab, Outcome, errors, own, whole};
+use super::{Lab, Outcome, SHARED, errors, own, whole};
 
 const TOKEN: &str = "root@pam!ichor=01234567-89ab-cdef-0123-456789abcdef";
 
@@ -129,6 +129,25 @@ fn a_plan_finding_beside_a_secret_does_not_show_it() {
     assert!(outcome.stderr.contains("ICH-1114") && !outcome.stderr.contains("hunter2"), "{}", outcome.stderr);
     let beside = outcome.stderr.matches("the line is not shown").count();
     assert_eq!(beside, 2, "{}", outcome.stderr);
+}
+
+#[test]
+fn findings_without_a_line_name_their_inventory() {
+    let text = whole("a").replace(SHARED.split_once("network").expect("network").0, "");
+    let lab = Lab::new(&[("cluster.yaml", &text)]);
+    let outcome = lab.run(&["check"]);
+    insta::assert_snapshot!(outcome.stderr, @r"
+    error[ICH-1103]: `proxmox.endpoint` is missing
+    --> cluster.yaml
+     = help: add `proxmox: {endpoint: https://pve1.lab.example:8006}`
+
+    1 error in cluster.yaml; nothing was changed
+    hint: to learn more, run
+        ichor explain ICH-1103
+    ");
+    let finding = &lab.check(&[])["findings"][0];
+    assert_eq!((&finding["file"], &finding["line"]), (&json!("cluster.yaml"), &json!(1)));
+    assert_eq!(finding["column"], 1);
 }
 
 #[test]
