@@ -192,3 +192,14 @@ fn check_bounds(svg: &str) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[test]
+fn the_legend_explains_only_what_is_drawn() {
+    let legend = |scene: &Scene| {
+        let picture = svg(&scene.desired, &scene.hosts);
+        ["control plane", "worker", "PCI device"].map(|text| picture.contains(&format!(">{text}</text>")))
+    };
+    assert_eq!(legend(&sample::three_hosts()), [true, true, false]);
+    assert_eq!(legend(&sample::two_zones()), [true, true, true]);
+    assert_eq!(legend(&sample::spread(3, 2)), [false, true, false]);
+}

@@ -55,6 +55,10 @@ impl Anchor {
     }
 }
 
+fn use_of_icon(class: &str, icon: &str) -> String {
+    format!("<use class=\"{class}\" href=\"#ichor-{icon}\"")
+}
+
 /// An SVG file being written.
 #[derive(Debug, Default)]
 pub(super) struct Canvas {
@@ -110,7 +114,12 @@ impl Canvas {
     /// Draws one of the theme's icons in a colour of its own.
     pub(super) fn styled_icon(&mut self, class: &str, icon: &str, at: Point) {
         let Point { x, y } = at;
-        self.raw(&format!("<use class=\"{class}\" href=\"#ichor-{icon}\" x=\"{x}\" y=\"{y}\"/>"));
+        self.raw(&format!("{} x=\"{x}\" y=\"{y}\"/>", use_of_icon(class, icon)));
+    }
+
+    /// Whether an icon was drawn.
+    pub(super) fn has_icon(&self, class: &str, icon: &str) -> bool {
+        self.out.contains(&use_of_icon(class, icon))
     }
 
     /// Writes a line of text from a place on its baseline.

@@ -154,7 +154,7 @@ impl Footer {
         let texts = |ranges: &[_]| ranges.iter().map(ToString::to_string).collect::<Vec<String>>();
         Self {
             networks: vec![
-                Networks::new("Node network", &texts(&network.cidr)),
+                Networks::new("Machines", &texts(&network.cidr)),
                 Networks::new("Pods", &texts(&network.pods)),
                 Networks::new("Services", &texts(&network.services)),
                 Networks::new("Plugged into", &words::bridges(desired)),
@@ -215,9 +215,11 @@ fn legend_width() -> usize {
     LEGEND.iter().map(|(_, _, text)| 18 + NOTE.width(text) + LEGEND_GAP).sum()
 }
 
+/// Explains what the picture has, which is drawn by now.
 fn draw_legend(canvas: &mut Canvas, at: Point) {
     let mut x = at.x + 4;
-    for (class, icon, text) in LEGEND {
+    let drawn: Vec<_> = LEGEND.into_iter().filter(|(class, icon, _)| canvas.has_icon(class, icon)).collect();
+    for (class, icon, text) in drawn {
         canvas.styled_icon(class, icon, Point { x, y: at.y });
         canvas.text(&NOTE, Point { x: x + 18, y: at.y + 10 }, text);
         x += 18 + NOTE.width(text) + LEGEND_GAP;
