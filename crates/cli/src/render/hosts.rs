@@ -54,17 +54,34 @@ pub fn table(desired: &Desired, width: Option<u16>) -> String {
             usage.control_planes.to_string(),
             usage.workers.to_string(),
             of(&usage.cpu, cpu.as_ref()),
-            of(&Size::from_mib(usage.memory_mib), memory.as_ref()),
-            Size::from_mib(usage.disk_mib).to_string(),
+            of(&amount(Size::from_mib(usage.memory_mib)), memory.map(amount).as_ref()),
+            amount(Size::from_mib(usage.disk_mib)),
         ]);
     }
     table.numbers([1, 2, 3, 4, 5]).render(width)
 }
 
 /// Shows what is used, and of how much where that is known.
-fn of<T: ToString>(used: &T, capacity: Option<&T>) -> String {
+pub fn of<T: ToString>(used: &T, capacity: Option<&T>) -> String {
     match capacity {
         Some(capacity) => format!("{} of {}", used.to_string(), capacity.to_string()),
         None => used.to_string(),
+    }
+}
+
+/// Shows a size; nothing needs no unit.
+pub fn amount(size: Size) -> String {
+    if size == Size::default() { "0".to_owned() } else { size.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_has_no_unit() {
+        let capacity = amount(Size::from_gib(128));
+        assert_eq!(of(&amount(Size::default()), Some(&capacity)), "0 of 128GiB");
+        assert_eq!(of(&amount(Size::from_mib(512)), None), "512MiB");
     }
 }

@@ -15,7 +15,7 @@ pub fn table(desired: &Desired, width: Option<u16>) -> String {
     for machine in Role::ALL.into_iter().flat_map(|role| desired.of_role(role)) {
         table.row(row(machine));
     }
-    table.numbers([3, 6, 7]).dispensable([10, 9, 5, 8]).render(width)
+    table.numbers([3, 6, 7]).dispensable([10, 9, 5, 8, 6, 7]).unbroken([1]).render(width)
 }
 
 fn row(machine: &Machine) -> [String; 11] {
@@ -51,4 +51,23 @@ fn disks(disks: &[Disk]) -> String {
         _ => format!("{} {}", disk.name, disk.size),
     });
     text::safe_line(&shown.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::fixture;
+
+    #[test]
+    fn a_narrow_terminal_shows_whole_roles() {
+        let mut desired = fixture::homelab();
+        desired.machines[0].name = "a-control-plane-with-a-name-that-is-long".parse().expect("name");
+        for width in [40, 50, 60, 80] {
+            let shown = anstream::adapter::strip_str(&table(&desired, Some(width))).to_string();
+            assert_eq!(shown.matches("control-plane ").count(), 3, "{width}\n{shown}");
+        }
+        desired.machines.remove(0);
+        let shown = anstream::adapter::strip_str(&table(&desired, Some(60))).to_string();
+        assert_eq!(shown.lines().count(), 1 + desired.machines.len() + 1, "{shown}");
+    }
 }

@@ -77,6 +77,7 @@ mod tests {
         cp-1      control-plane  pve1         2000  10.0.0.11/24   42:5d:9a:64:9b:0f    4    8GiB  40GiB                   v1.13.9-nocloud-amd64  42031b72-c15d-8c0e-bd95-92b795bb558c
         cp-2      control-plane  pve2         2001  10.0.0.12/24   ea:ff:30:75:ec:6f    4    8GiB  40GiB                   v1.13.9-nocloud-amd64  52ee17c6-e4ce-8f80-aafe-f6d79bb4c320
         cp-3      control-plane  pve3         2002  10.0.0.13/24   1a:3b:6a:35:3f:dd    4    8GiB  40GiB                   v1.13.9-nocloud-amd64  6639eb91-99d5-8222-88e8-79c06cd9f3bd
+        Storage    disks on local-lvm; EFI on local-lvm; cloud-init on local-lvm; images on local
         worker-1  worker         pve1         3000  10.0.0.21/24   f2:d6:f9:69:73:8d    4   16GiB  40GiB, longhorn 200GiB  v1.13.9-nocloud-amd64  99835a2e-34b1-8bf5-9c26-774847ec1ee3
         worker-2  worker         chosen live  3001  by DHCP lease  72:5a:10:41:f9:00    4    8GiB  40GiB                   v1.13.9-nocloud-amd64  15ccd123-629e-8558-a2b9-469c699bbf38
 

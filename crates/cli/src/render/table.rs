@@ -47,6 +47,17 @@ impl Table {
         self
     }
 
+    /// Names the columns whose cells are never broken, because they are words with a meaning.
+    #[must_use]
+    pub fn unbroken<const N: usize>(mut self, columns: [usize; N]) -> Self {
+        for index in columns {
+            if let Some(column) = self.inner.column_mut(index) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+        self
+    }
+
     /// Returns the table as lines. If there is a width to fit, columns that can be spared are left
     /// out, and long cells are broken.
     pub fn render(mut self, width: Option<u16>) -> String {
