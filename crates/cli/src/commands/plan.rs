@@ -74,14 +74,14 @@ fn read_world(path: &Path) -> Result<World, Failure> {
 fn answer<'a>(cluster: &'a Cluster, args: &Plan, findings: &mut Findings) -> Option<Answer<'a>> {
     let resolution = cluster.resolution.as_ref()?;
     let loss = match args.lose.as_ref().map(|host| resolution.lose(host)).transpose() {
-        Ok(loss) => loss.as_ref().map(Loss::from),
+        Ok(loss) => loss.map(|loss| Loss::new(&loss, &desired.hosts)),
         Err(finding) => {
             findings.push(finding);
             None
         }
     };
     Some(Answer {
-        desired: cluster.desired()?,
+        desired,
         files: &cluster.files,
         seats: args.explain.then(|| resolution.seats().iter().map(Seat::from).collect()),
         loss,
@@ -92,6 +92,7 @@ fn answer<'a>(cluster: &'a Cluster, args: &Plan, findings: &mut Findings) -> Opt
 fn choose_one(answers: &[Answer<'_>]) -> Finding {
     let names: Vec<String> =
         answers.iter().map(|answer| format!("`{}`", answer.desired.cluster.name)).collect();
+    let desired = cluster.desired()?;
     Finding::error(Code::SEVERAL_CLUSTERS, None, "one cluster is drawn at a time")
         .because(format!("there are {}", text::list_some(&names, MAX_NAMES)))
         .remedy("choose one with `--cluster NAME`")

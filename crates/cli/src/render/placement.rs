@@ -1,9 +1,10 @@
 //! Why machines go where they go, and what the loss of a host would mean.
 
-use ichor_plan::placement as plan;
+use ichor_model::{Size, desired::Host};
+use ichor_plan::placement::{self as plan, Resources};
 use serde::Serialize;
 
-use super::{table::Table, text};
+use super::{hosts, table::Table, text};
 
 /// A machine, its host and the reason.
 #[derive(Debug, Clone, Serialize)]
@@ -31,6 +32,36 @@ pub struct Loss {
     pub replaced: Vec<Seat>,
     /// Lost machines that would find no host, each with the reason.
     pub stranded: Vec<Stranded>,
+    /// What those need together.
+    pub unplaced: Resources,
+    /// What the hosts that remain would carry.
+    pub usage: Vec<Usage>,
+}
+
+/// What a host would carry.
+#[derive(Debug, Clone, Serialize)]
+pub struct Usage {
+    /// The host.
+    pub host: String,
+    /// Control planes on it.
+    pub control_planes: usize,
+    /// Workers on it.
+    pub workers: usize,
+    /// What they take of it.
+    pub used: Resources,
+    /// What it gives.
+    pub capacity: Capacity,
+}
+
+/// What a host gives, as far as somebody knows.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Capacity {
+    /// Virtual processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
 }
 
 /// A machine that would find no host.
@@ -61,8 +92,23 @@ impl From<&plan::Refusal> for Stranded {
     }
 }
 
-impl From<&plan::Loss> for Loss {
-    fn from(loss: &plan::Loss) -> Self {
+impl Usage {
+    fn new(usage: &plan::Usage, hosts: &[Host]) -> Self {
+        let host = hosts.iter().find(|host| host.name == usage.host);
+        Self {
+            host: usage.host.to_string(),
+            control_planes: usage.control_planes,
+            workers: usage.workers,
+            used: usage.used,
+            capacity: host
+                .map_or_else(Capacity::default, |host| Capacity { cpu: host.cpu, memory: host.memory }),
+        }
+    }
+}
+
+impl Loss {
+    /// Gathers what the loss of one of the hosts would mean.
+    pub fn new(loss: &plan::Loss, hosts: &[Host]) -> Self {
         Self {
             host: loss.host.to_string(),
             machines: loss.machines.iter().map(ToString::to_string).collect(),
@@ -70,6 +116,8 @@ impl From<&plan::Loss> for Loss {
             quorum: loss.quorum.needed,
             replaced: loss.replaced.iter().map(Seat::from).collect(),
             stranded: loss.stranded.iter().map(Stranded::from).collect(),
+            unplaced: loss.unplaced,
+            usage: loss.usage.iter().map(|usage| Usage::new(usage, hosts)).collect(),
         }
     }
 }
@@ -107,9 +155,20 @@ pub fn loss(loss: &Loss, width: Option<u16>) -> String {
         text::bad("etcd loses its quorum")
     };
     lines += &format!("  {quorum}: {counts}\n");
+    if !loss.stranded.is_empty() {
+        lines += &format!("  {}: {}\n", text::bad("no host has room for"), loss.unplaced);
+    }
     if loss.machines.is_empty() {
         return lines;
     }
+    lines += &table_of_lost(loss, width);
+    if !loss.usage.is_empty() {
+        lines += &format!("\n{}", table_of_usage(&loss.usage, width));
+    }
+    lines
+}
+
+fn table_of_lost(loss: &Loss, width: Option<u16>) -> String {
     let mut table = Table::new(["MACHINE", "COULD GO TO", "BECAUSE"]);
     for seat in &loss.replaced {
         table.row([seat.machine.clone(), seat.host.clone(), seat.because.clone()]);
@@ -117,7 +176,21 @@ pub fn loss(loss: &Loss, width: Option<u16>) -> String {
     for stranded in &loss.stranded {
         table.row([stranded.machine.clone(), "no host".to_owned(), stranded.because.clone()]);
     }
-    lines + &table.render(width)
+    table.render(width)
+}
+
+fn table_of_usage(usage: &[Usage], width: Option<u16>) -> String {
+    let mut table = Table::new(["HOST LEFT", "CONTROL PLANES", "WORKERS", "CPU", "MEMORY"]);
+    for Usage { host, control_planes, workers, used, capacity } in usage {
+        table.row([
+            host.clone(),
+            control_planes.to_string(),
+            workers.to_string(),
+            hosts::of(&used.cpu, capacity.cpu.as_ref()),
+            hosts::of(&hosts::amount(used.memory), capacity.memory.map(hosts::amount).as_ref()),
+        ]);
+    }
+    table.numbers([1, 2, 3, 4]).render(width)
 }
 
 #[cfg(test)]
@@ -137,14 +210,36 @@ mod tests {
             quorum: 2,
             replaced: vec![seat("cp-1", "pve3", "control planes go to distinct hosts")],
             stranded: vec![Stranded { machine: "worker-1".into(), because: "`pve3` lacks 2GiB".into() }],
+            unplaced: Resources::new(4, Size::from_gib(16)),
+            usage: vec![
+                Usage {
+                    host: "pve2".into(),
+                    control_planes: 0,
+                    workers: 0,
+                    used: Resources::default(),
+                    capacity: Capacity { cpu: Some(8), memory: Some(Size::from_gib(8)) },
+                },
+                Usage {
+                    host: "pve3".into(),
+                    control_planes: 2,
+                    workers: 1,
+                    used: Resources::new(12, Size::from_gib(32)),
+                    capacity: Capacity { cpu: Some(32), memory: None },
+                },
+            ],
         };
         insta::assert_snapshot!(anstream::adapter::strip_str(&loss(&lost, None)).to_string(), @r"
         Without host `pve1`
           2 machines lost: `cp-1` and `worker-1`
           etcd loses its quorum: 1 control plane left, 2 must agree
+          no host has room for: 4 vCPU and 16GiB
         MACHINE   COULD GO TO  BECAUSE
         cp-1      pve3         control planes go to distinct hosts
         worker-1  no host      `pve3` lacks 2GiB
+
+        HOST LEFT  CONTROL PLANES  WORKERS       CPU     MEMORY
+        pve2                    0        0    0 of 8  0 of 8GiB
+        pve3                    2        1  12 of 32      32GiB
         ");
     }
 

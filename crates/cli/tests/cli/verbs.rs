@@ -80,6 +80,22 @@ fn observations_are_read_or_refused_with_a_reason() {
 }
 
 #[test]
+fn the_loss_of_a_host_tells_what_finds_no_place_and_what_the_others_carry() {
+    let lab = Lab::new(&[("cluster.yaml", &whole("a").replace("memory: 128GiB", "memory: 8GiB"))]);
+    let outcome = lab.run(&["plan", "--offline", "--lose", "pve1", "-o", "json"]);
+    let plan: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert_eq!(plan["loss"]["unplaced"], json!({ "cpu": 4, "memory": "8GiB" }));
+    let usage = plan["loss"]["usage"].as_array().expect("usage");
+    assert_eq!(usage.len(), 2);
+    assert_eq!(usage[0]["host"], "pve2");
+    assert_eq!(usage[0]["used"], json!({ "cpu": 4, "memory": "8GiB" }));
+    assert_eq!(usage[0]["capacity"], json!({ "cpu": 32, "memory": "8GiB" }));
+    let text = lab.run(&["plan", "--offline", "--lose", "pve1"]).stdout;
+    assert!(text.contains("no host has room for: 4 vCPU and 8GiB"), "{text}");
+    assert!(text.contains("HOST LEFT"), "{text}");
+}
+
+#[test]
 fn schema_is_json_or_yaml() {
     let lab = Lab::new(&[]);
     let schema: Value = serde_json::from_str(&lab.run(&["schema"]).stdout).expect("JSON");
