@@ -66,6 +66,10 @@ pub struct Global {
     pub cluster: Option<String>,
     /// The form of the output.
     #[arg(
+    ///
+    /// As JSON and YAML, `plan` gives the clusters, each with what is to be said about it under
+    /// `findings`, if there is anything. When an error stands in the way it gives the report of
+    /// `check` instead, and exit code 3.
         short,
         long,
         global = true,

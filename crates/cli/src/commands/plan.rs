@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use crate::{
     args::{Global, Graph, Output, Plan},
-    clusters::{self, Cluster},
+    clusters::{self, Cluster, Clusters},
     exit::Exit,
     failure::Failure,
     files,
     render::{
-        document, findings,
+        document, findings, findings_json,
         graph::{self, GraphHost},
         placement::{Loss, Seat},
         plan,
@@ -42,17 +42,36 @@ pub fn run(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
     }
     let world = args.observed.as_deref().map(read_world).transpose()?.unwrap_or_default();
     let mut clusters = clusters::load(global.file.as_deref(), global.cluster.as_deref(), &world);
-    let answers: Vec<Answer<'_>> =
+    let mut answers: Vec<Answer<'_>> =
         clusters.list.iter().filter_map(|cluster| answer(cluster, args, &mut clusters.findings)).collect();
     if args.graph.is_some() && answers.len() > 1 {
         clusters.findings.push(choose_one(&answers));
     }
     findings::tell(&clusters.sources, &clusters.findings, terminal);
     if clusters.findings.has_errors() {
+        report(&clusters, args.graph, global.output, terminal)?;
         return Ok(Exit::InvalidInput);
+    }
+    for answer in &mut answers {
+        answer.findings = findings_json::about(&clusters.sources, &clusters.findings, answer.files);
     }
     show(&answers, args.graph, global.output, terminal)?;
     Ok(Exit::Done)
+}
+
+/// Tells programs what stands in the way, as `check` does. A drawing has no room for it.
+fn report(
+    clusters: &Clusters,
+    drawing: Option<Graph>,
+    output: Output,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    match (drawing, output) {
+        (Some(_), _) | (None, Output::Table) => {}
+        (None, Output::Json) => terminal.data(document::json(&findings_json::report(clusters)))?,
+        (None, Output::Yaml) => terminal.data(document::yaml(&findings_json::report(clusters)))?,
+    }
+    Ok(())
 }
 
 /// Reads what was observed.
@@ -73,6 +92,7 @@ fn read_world(path: &Path) -> Result<World, Failure> {
 /// Gathers what was asked about one cluster.
 fn answer<'a>(cluster: &'a Cluster, args: &Plan, findings: &mut Findings) -> Option<Answer<'a>> {
     let resolution = cluster.resolution.as_ref()?;
+    let desired = cluster.desired()?;
     let loss = match args.lose.as_ref().map(|host| resolution.lose(host)).transpose() {
         Ok(loss) => loss.map(|loss| Loss::new(&loss, &desired.hosts)),
         Err(finding) => {
@@ -85,6 +105,7 @@ fn answer<'a>(cluster: &'a Cluster, args: &Plan, findings: &mut Findings) -> Opt
         files: &cluster.files,
         seats: args.explain.then(|| resolution.seats().iter().map(Seat::from).collect()),
         loss,
+        findings: Vec::new(),
     })
 }
 
@@ -92,7 +113,6 @@ fn answer<'a>(cluster: &'a Cluster, args: &Plan, findings: &mut Findings) -> Opt
 fn choose_one(answers: &[Answer<'_>]) -> Finding {
     let names: Vec<String> =
         answers.iter().map(|answer| format!("`{}`", answer.desired.cluster.name)).collect();
-    let desired = cluster.desired()?;
     Finding::error(Code::SEVERAL_CLUSTERS, None, "one cluster is drawn at a time")
         .because(format!("there are {}", text::list_some(&names, MAX_NAMES)))
         .remedy("choose one with `--cluster NAME`")

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-use ichor_model::{Finding, Severity, Span};
+use ichor_model::{Finding, Findings, Severity, Span};
+use ichor_spec::Sources;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{places::Places, secrecy::redact};
 use crate::clusters::{Cluster, Clusters};
@@ -63,6 +65,16 @@ pub fn report(clusters: &Clusters) -> impl Serialize {
         warnings: clusters.findings.count(Severity::Warning),
         clusters: clusters.list.iter().map(summary).collect(),
     }
+}
+
+/// Returns what was found in files, and what has no place in any.
+pub fn about(sources: &Sources, findings: &Findings, files: &[String]) -> Vec<Value> {
+    let places = Places::new(sources, findings);
+    let is_about = |finding: &&Finding| {
+        let location = finding.at.and_then(|span| places.locate(span));
+        location.is_none_or(|location| files.iter().any(|file| file == location.file))
+    };
+    findings.iter().filter(is_about).map(|finding| json!(item(finding, &places))).collect()
 }
 
 fn item<'a>(finding: &'a Finding, places: &Places<'a>) -> Item<'a> {

@@ -20,6 +20,8 @@ pub struct Answer<'a> {
     pub seats: Option<Vec<Seat>>,
     /// What the loss of a host would mean, if that was asked.
     pub loss: Option<Loss>,
+    /// What is to be said about it, for programs.
+    pub findings: Vec<Value>,
 }
 
 /// Returns the clusters as text, one after another.
@@ -44,6 +46,9 @@ pub fn document(answer: &Answer<'_>) -> Value {
     if let Value::Object(object) = &mut value {
         object.extend(answer.seats.as_ref().map(|seats| ("placement".to_owned(), json!(seats))));
         object.extend(answer.loss.as_ref().map(|loss| ("loss".to_owned(), json!(loss))));
+        if !answer.findings.is_empty() {
+            object.insert("findings".to_owned(), json!(answer.findings));
+        }
     }
     value
 }
@@ -54,7 +59,7 @@ mod tests {
     use crate::render::fixture;
 
     fn answer<'a>(desired: &'a Desired, files: &'a [String]) -> Answer<'a> {
-        Answer { desired, files, seats: None, loss: None }
+        Answer { desired, files, seats: None, loss: None, findings: Vec::new() }
     }
 
     #[test]
@@ -72,12 +77,12 @@ mod tests {
         Image      v1.13.9-nocloud-amd64: disk for nocloud, amd64, with siderolabs/qemu-guest-agent
         Boot       address by cloudinit, config by maintenance API, key read from the console (4 machines)
                    address by dhcp, config by maintenance API, key read from the console (1 machine)
+        Storage    disks on local-lvm; EFI on local-lvm; cloud-init on local-lvm; images on local
 
         MACHINE   ROLE           HOST         VMID  ADDRESS        MAC                CPU  MEMORY  DISKS                   IMAGE                  UUID
         cp-1      control-plane  pve1         2000  10.0.0.11/24   42:5d:9a:64:9b:0f    4    8GiB  40GiB                   v1.13.9-nocloud-amd64  42031b72-c15d-8c0e-bd95-92b795bb558c
         cp-2      control-plane  pve2         2001  10.0.0.12/24   ea:ff:30:75:ec:6f    4    8GiB  40GiB                   v1.13.9-nocloud-amd64  52ee17c6-e4ce-8f80-aafe-f6d79bb4c320
         cp-3      control-plane  pve3         2002  10.0.0.13/24   1a:3b:6a:35:3f:dd    4    8GiB  40GiB                   v1.13.9-nocloud-amd64  6639eb91-99d5-8222-88e8-79c06cd9f3bd
-        Storage    disks on local-lvm; EFI on local-lvm; cloud-init on local-lvm; images on local
         worker-1  worker         pve1         3000  10.0.0.21/24   f2:d6:f9:69:73:8d    4   16GiB  40GiB, longhorn 200GiB  v1.13.9-nocloud-amd64  99835a2e-34b1-8bf5-9c26-774847ec1ee3
         worker-2  worker         chosen live  3001  by DHCP lease  72:5a:10:41:f9:00    4    8GiB  40GiB                   v1.13.9-nocloud-amd64  15ccd123-629e-8558-a2b9-469c699bbf38
 
@@ -93,9 +98,13 @@ mod tests {
     fn a_document_holds_everything_and_what_was_asked() {
         let desired = fixture::homelab();
         let mut asked = answer(&desired, &[]);
-        assert!(document(&asked).get("placement").is_none());
+        for key in ["placement", "loss", "findings"] {
+            assert!(document(&asked).get(key).is_none(), "{key}");
+        }
         asked.seats = Some(Vec::new());
+        asked.findings = vec![json!({ "code": "ICH-1902" })];
         let value = document(&asked);
+        assert_eq!(value["findings"][0]["code"], "ICH-1902");
         assert_eq!(value["cluster"]["name"], "homelab");
         assert_eq!(value["machines"][0]["vmid"], 2000);
         assert_eq!(value["placement"], json!([]));

@@ -80,6 +80,32 @@ fn observations_are_read_or_refused_with_a_reason() {
 }
 
 #[test]
+fn a_plan_for_programs_says_what_stands_in_its_way() {
+    let lab = Lab::new(&[("cluster.yaml", &format!("{}bogus: 1\n", whole("a")))]);
+    for form in ["json", "yaml"] {
+        let plan = lab.run(&["plan", "--offline", "-o", form]);
+        assert_eq!(plan.code, 3);
+        assert_eq!(plan.stdout, lab.run(&["check", "-o", form]).stdout);
+    }
+    assert_eq!(lab.run(&["plan", "--offline", "-o", "json", "--graph", "svg"]).stdout, "");
+}
+
+#[test]
+fn a_plan_for_programs_carries_its_warnings() {
+    let plan = |lab: &Lab, path: &str| -> Value {
+        let outcome = lab.run(&["plan", "--offline", "-o", "json", "-f", path]);
+        serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
+    };
+    let even = own("b", 1).replace("count: 3", "count: 4");
+    let lab = Lab::new(&[("defaults.yaml", SHARED), ("a.yaml", &own("a", 0)), ("b.yaml", &even)]);
+    assert!(plan(&lab, "a.yaml").get("findings").is_none());
+    let both = plan(&lab, ".");
+    assert!(both[0].get("findings").is_none(), "{}", both[0]["findings"]);
+    assert_eq!(both[1]["findings"][0]["code"], "ICH-1205");
+    assert_eq!(both[1]["findings"][0]["file"], "./b.yaml");
+}
+
+#[test]
 fn the_loss_of_a_host_tells_what_finds_no_place_and_what_the_others_carry() {
     let lab = Lab::new(&[("cluster.yaml", &whole("a").replace("memory: 128GiB", "memory: 8GiB"))]);
     let outcome = lab.run(&["plan", "--offline", "--lose", "pve1", "-o", "json"]);
