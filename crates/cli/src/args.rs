@@ -56,7 +56,8 @@ pub struct Cli {
 pub struct Global {
     /// The inventory: a file, a directory with `cluster.yaml` or `ichor.yaml`, or a directory of clusters.
     ///
-    /// Absent: `ichor.yaml`, else `cluster.yaml`, in the current directory. A `nodes.yaml` beside
+    /// Absent: `ichor.yaml`, else `cluster.yaml`, in the current directory. `-` reads one inventory
+    /// from standard input. A `nodes.yaml` beside
     /// either belongs to the same inventory. A `defaults.yaml` beside the inventory lies below it;
     /// so does one in the directory above, when the inventory is a directory of its own.
     #[arg(short, long, global = true, value_name = "PATH", env = "ICHOR_FILE", hide_env_values = true, value_hint = ValueHint::AnyPath)]

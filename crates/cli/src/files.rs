@@ -48,8 +48,13 @@ pub fn read_bounded(path: &Path, limit: usize) -> Result<Vec<u8>, Unreadable> {
     let file = File::open(path).map_err(Unreadable::Os)?;
     check(&file.metadata().map_err(Unreadable::Os)?, limit)?;
     // The size is not to be trusted either: files under /proc have none, and others grow.
+    read_stream(file, limit)
+}
+
+/// Reads a stream of at most `limit` bytes to its end.
+pub fn read_stream(stream: impl Read, limit: usize) -> Result<Vec<u8>, Unreadable> {
     let mut bytes = Vec::new();
-    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(Unreadable::Os)?;
+    stream.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(Unreadable::Os)?;
     match bytes.len() {
         len if len > limit => Err(Unreadable::TooLarge(len as u64)),
         _ => Ok(bytes),

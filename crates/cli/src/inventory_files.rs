@@ -43,15 +43,17 @@ pub struct InventoryFiles {
     pub findings: Findings,
 }
 
-impl InventoryFiles {
-    /// Returns the name of the inventory's own first file.
-    pub fn name(&self) -> &str {
-        self.names.get(self.layers.defaults.len()).map_or("", String::as_str)
-    }
-}
+/// The path that stands for standard input, and how that is shown.
+const STDIN: (&str, &str) = ("-", "<stdin>");
 
-/// Finds and reads the inventories under a path; without one, those of the current directory.
+/// Finds and reads the inventories under a path; without one, those of the current directory. `-`
+/// is one inventory on standard input, which nothing lies below.
 pub fn find(path: Option<&Path>) -> Found {
+    if path == Some(Path::new(STDIN.0)) {
+        let mut shelf = Shelf::default();
+        let inventories = vec![shelf.take_stdin(std::io::stdin().lock())];
+        return Found { sources: shelf.sources, inventories, findings: Findings::new() };
+    }
     match locate::locate(path) {
         Ok(sets) => {
             let mut shelf = Shelf::default();
@@ -90,6 +92,20 @@ impl Shelf {
         };
         let names = set.defaults.iter().chain(&set.files).map(|path| shown(path)).collect();
         InventoryFiles { layers, names, findings }
+    }
+
+    fn take_stdin(&mut self, stdin: impl std::io::Read) -> InventoryFiles {
+        let (bytes, unreadable) = match files::read_stream(stdin, yaml::MAX_BYTES) {
+            Ok(bytes) => (bytes, None),
+            Err(unreadable) => (Vec::new(), Some(unreadable)),
+        };
+        let source = self.sources.add(STDIN.1, bytes);
+        let problem = unreadable.map(|why| describe(Path::new(STDIN.1), source, yaml::MAX_BYTES, &why));
+        InventoryFiles {
+            layers: Layers { defaults: Vec::new(), files: vec![source] },
+            names: vec![STDIN.1.to_owned()],
+            findings: problem.into_iter().collect(),
+        }
     }
 
     /// Two names of one file are one file: what is wrong with it is said once.

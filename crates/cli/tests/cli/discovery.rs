@@ -138,6 +138,24 @@ fn a_missing_file_is_named_with_the_reason() {
 }
 
 #[test]
+fn an_inventory_is_read_from_standard_input() {
+    let lab = Lab::new(&[("defaults.yaml", "bogus: 1\n")]);
+    let check = |text: &str| -> Value {
+        let mut command = lab.command(&["check", "-o", "json", "-f", "-"]);
+        let outcome = super::Outcome::of(command.write_stdin(text));
+        serde_json::from_str(&outcome.stdout).expect("JSON")
+    };
+    let report = check(&whole("piped"));
+    assert_eq!((clusters(&report), errors(&report)), (vec!["piped"], vec![]));
+    assert_eq!(files(&report), [json!(["<stdin>"])]);
+    let report = check(&format!("{}bogus: 1\n", whole("piped")));
+    assert_eq!(report["findings"][0]["file"], "<stdin>");
+    let report = check(&"#".repeat(5 * 1024 * 1024));
+    assert_eq!(errors(&report), ["ICH-1002"]);
+    assert_eq!(errors(&check("")), ["ICH-1001"]);
+}
+
+#[test]
 fn flags_come_from_the_environment_too() {
     let lab = Lab::new(&[("x.yaml", &whole("x"))]);
     let mut command = lab.command(&["check"]);
