@@ -66,11 +66,11 @@ pub struct Global {
     #[arg(long, global = true, value_name = "NAME", env = "ICHOR_CLUSTER", hide_env_values = true)]
     pub cluster: Option<String>,
     /// The form of the output.
-    #[arg(
     ///
     /// As JSON and YAML, `plan` gives the clusters, each with what is to be said about it under
     /// `findings`, if there is anything. When an error stands in the way it gives the report of
     /// `check` instead, and exit code 3.
+    #[arg(
         short,
         long,
         global = true,
@@ -128,6 +128,7 @@ pub enum Color {
 
 impl Color {
     /// Finds the wish in arguments that could not be parsed, so that the complaint follows it too.
+    #[expect(clippy::disallowed_methods, reason = "clap, which reads the environment, gave up")]
     pub fn looked_for_in(arguments: &[OsString]) -> Self {
         let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
         let apart = words.windows(2).find(|pair| pair[0] == "--color").map(|pair| pair[1]);

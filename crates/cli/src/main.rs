@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+#[expect(clippy::disallowed_methods, reason = "arguments enter here")]
 fn main() -> ExitCode {
     ichor::run(std::env::args_os()).into()
 }

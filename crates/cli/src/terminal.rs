@@ -44,6 +44,7 @@ impl Terminal {
 
     /// Returns the width of the terminal behind stdout. When stdout is something else it is as wide
     /// as `COLUMNS` says, and unlimited (`None`) without that.
+    #[expect(clippy::disallowed_methods, reason = "the width of a terminal is the environment's to tell")]
     pub fn width(&self) -> Option<u16> {
         let columns = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
         terminal_size::terminal_size_of(&self.stdout).map(|(width, _)| width.0).or_else(columns)

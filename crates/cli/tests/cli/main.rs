@@ -50,6 +50,7 @@ impl Lab {
         fs::write(path, bytes).expect("file");
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the environment is kept from the program")]
     fn command(&self, arguments: &[&str]) -> assert_cmd::Command {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_ichor"));
         command.current_dir(self.path("")).args(arguments).timeout(DEADLINE);

@@ -30,6 +30,7 @@ const CASES: &[(&str, u32, u32)] = &[
 ];
 const RUNS: usize = 9;
 
+#[expect(clippy::disallowed_methods, reason = "each case runs in a process of its own")]
 fn main() {
     match env::args().skip_while(|arg| arg != "--case").nth(1) {
         Some(case) => run(CASES[case.parse::<usize>().expect("a case number")]),
@@ -100,6 +101,7 @@ fn world_of(desired: &Desired) -> World {
     World { machines: machines.collect(), ..World::default() }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 fn median(work: impl Fn()) -> Duration {
     let mut times: Vec<Duration> = (0..RUNS)
         .map(|_| {
