@@ -142,7 +142,8 @@ record! {
         secureboot: bool,
         /// The id of a schematic made elsewhere, in place of extensions and arguments.
         schematic: SchematicId,
-        /// A file that is already on a Proxmox storage, such as `local:iso/talos.iso`.
+        /// An ISO that is already on a Proxmox storage, such as `local:iso/talos.iso`. It must be a nocloud
+        /// one for machines that get anything by cloud-init or cidata; for DHCP either will do.
         file: String,
         /// The Image Factory.
         factory: Url,

@@ -216,7 +216,7 @@ fn image_of(cx: &Context<'_>, draft: &Draft, boot: Boot) -> Option<Image> {
         id: String::new(),
         talos: draft.all.talos.as_ref().or(cx.cluster.talos.as_ref())?.value.clone(),
         source,
-        platform: platform(source, boot.address),
+        platform: platform(source, boot),
         arch: cx.arch_of(&draft.all),
         secureboot: image.secureboot.is_some_and(|at| at.value),
         extensions: extensions(cx, draft),
@@ -227,10 +227,12 @@ fn image_of(cx: &Context<'_>, draft: &Draft, boot: Boot) -> Option<Image> {
     })
 }
 
-/// Only metal reads META, only nocloud reads cloud-init and cidata volumes.
-const fn platform(source: ImageSource, address: AddressDelivery) -> Platform {
-    match (source, address) {
-        (_, AddressDelivery::Meta) | (ImageSource::Iso, AddressDelivery::Dhcp) => Platform::Metal,
+/// Only metal reads META, only nocloud reads cloud-init and cidata volumes. An ISO whose machines
+/// need neither is the metal one, which is what people have.
+const fn platform(source: ImageSource, boot: Boot) -> Platform {
+    match (source, boot.address, boot.config) {
+        (_, AddressDelivery::Meta, _)
+        | (ImageSource::Iso, AddressDelivery::Dhcp, ConfigDelivery::Maintenance) => Platform::Metal,
         _ => Platform::Nocloud,
     }
 }
@@ -323,4 +325,30 @@ fn no_template(cx: &mut Context<'_>, roles: &[Role], taken: &[u32]) {
         Finding::error(Code::TEMPLATE_IDS, at, format!("there is no template for {}", names.join(" and ")))
             .remedy(format!("add the VMIDs: `templates: {{{}}}`", ids.join(", "))),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_platform_reads_what_is_delivered() {
+        use AddressDelivery::{Cidata, Cloudinit, Dhcp, Meta};
+        use ImageSource::{Disk, Iso, Template};
+        let maintenance = ConfigDelivery::Maintenance;
+        for (sources, address, config, wanted) in [
+            (&[Disk, Template, Iso][..], Cloudinit, maintenance, Platform::Nocloud),
+            (&[Disk, Template, Iso], Cidata, maintenance, Platform::Nocloud),
+            (&[Disk, Template, Iso], Cidata, ConfigDelivery::Cidata, Platform::Nocloud),
+            (&[Disk, Template, Iso], Dhcp, ConfigDelivery::Cidata, Platform::Nocloud),
+            (&[Disk, Template], Dhcp, maintenance, Platform::Nocloud),
+            (&[Iso], Dhcp, maintenance, Platform::Metal),
+            (&[Disk, Iso], Meta, maintenance, Platform::Metal),
+        ] {
+            for source in sources {
+                let boot = Boot { address, config, verify: Verify::Console };
+                assert_eq!(platform(*source, boot), wanted, "{source} {address} {config:?}");
+            }
+        }
+    }
 }
