@@ -49,6 +49,7 @@ pub fn homelab() -> Desired {
         addons: BTreeMap::new(),
         store: ".ichor".into(),
         recipients: Vec::new(),
+        secrets_file: None,
     }
 }
 

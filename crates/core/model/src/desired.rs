@@ -44,6 +44,9 @@ pub struct Desired {
     /// Age recipients that secrets are encrypted to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<String>,
+    /// The file with the Talos secrets bundle, relative to the inventory; absent: the store has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets_file: Option<String>,
 }
 
 impl Desired {

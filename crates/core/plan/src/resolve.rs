@@ -241,6 +241,7 @@ impl<'a> Context<'a> {
             addons,
             store: cluster::store(inventory),
             recipients: cluster::recipients(inventory),
+            secrets_file: cluster::secrets_file(inventory),
         })
     }
 

@@ -303,8 +303,8 @@ record! {
     /// How secrets are kept.
     Secrets {
         /// Age recipients that secrets are encrypted to.
-        age: List<String>,
-        /// The file with the Talos secrets bundle, relative to the inventory.
+        age: List<Recipient>,
+        /// The file with the Talos secrets bundle, relative to the inventory. Absent: ichor keeps it in `store`.
         file: FilePath,
     }
 }

@@ -352,6 +352,7 @@ fn cluster(name: &str, machines: Vec<Machine>) -> Desired {
         addons: BTreeMap::new(),
         store: "cluster".into(),
         recipients: Vec::new(),
+        secrets_file: None,
     }
 }
 

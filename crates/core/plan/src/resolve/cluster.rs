@@ -484,5 +484,12 @@ pub fn store(inventory: &Inventory) -> String {
 
 /// Returns the age recipients.
 pub fn recipients(inventory: &Inventory) -> Vec<String> {
-    inventory.secrets.as_ref().map(|secrets| values(secrets.age.as_ref())).unwrap_or_default()
+    let written = inventory.secrets.as_ref().map(|secrets| values(secrets.age.as_ref())).unwrap_or_default();
+    written.into_iter().map(|recipient| recipient.0).collect()
+}
+
+/// Returns the file with the Talos secrets bundle.
+pub fn secrets_file(inventory: &Inventory) -> Option<String> {
+    let file = inventory.secrets.as_ref()?.file.as_ref()?;
+    Some(file.value.0.clone())
 }
