@@ -142,6 +142,8 @@ catalogue! {
         "Proxmox tags are letters, digits, `_`, `-`, `+` and `.`, starting with a letter, a digit or `_`. Proxmox stores them in lower case.";
     1121 BAD_LABEL "a Kubernetes label, annotation or taint is not allowed":
         "Label keys are an optional DNS prefix, `/`, and at most 63 letters, digits, `-`, `_` and `.`; label values are at most 63 of the same. Taints are `Effect` or `value:Effect`, where the effect is NoSchedule, PreferNoSchedule or NoExecute.";
+    1130 TOO_LONG "a text is too long":
+        "Proxmox takes notes of at most 8192 characters, and ichor adds a line of its own to them.";
 
     1201 TALOS_UNKNOWN "this Talos release is not supported":
         "ichor knows the machine-config shapes and interfaces of Talos 1.8 to 1.14. Older releases lack what it needs; newer ones may have changed it.";

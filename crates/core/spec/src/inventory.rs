@@ -20,7 +20,10 @@ pub use proxmox::{Host, Hosts, Overcommit, Placement, Proxmox, Storage, Tls};
 
 use crate::{
     read::{Map, OneOrMany, Read, Reader, record},
-    values::{Any, Extension, FilePath, Int, Ip, LooseText, SchematicId, Secret, TextOrSecret, Url},
+    values::{
+        Any, CertSan, Domain, Extension, FilePath, Int, Ip, LooseText, Recipient, SchematicId, Secret,
+        TextOrSecret, TimeServer, Url,
+    },
     yaml::{Kind, Node, show},
 };
 
@@ -88,12 +91,12 @@ record! {
         schedule_on_control_planes: bool,
         /// Lets machines find each other through the Talos discovery service.
         discovery: bool,
-        /// DNS domain of services.
-        domain: String,
+        /// DNS domain of services; `cluster.local` unless set.
+        domain: Domain,
         /// Region label of all nodes.
         region: String,
         /// Names and addresses that certificates must carry besides the machines' own.
-        cert_sans: List<String>,
+        cert_sans: List<CertSan>,
         /// Manifests that Talos applies at bootstrap.
         manifests: List<Manifest>,
     }
@@ -170,7 +173,7 @@ record! {
     /// Operating-system settings of every machine.
     Os {
         /// Time servers.
-        time_servers: List<String>,
+        time_servers: List<TimeServer>,
         /// Kernel parameters.
         sysctls: Map<String, LooseText>,
         /// Kernel modules.

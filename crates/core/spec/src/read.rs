@@ -321,6 +321,19 @@ macro_rules! parsed {
 }
 pub(crate) use parsed;
 
+/// Implements [`Read`] for text that must not be taken for a switch, by its `FromStr`.
+macro_rules! formed {
+    ($($type:ty, $code:ident, $wanted:literal;)*) => {
+        $(impl $crate::read::Read for $type {
+            fn read(node: &$crate::yaml::Node, reader: &mut $crate::read::Reader) -> Option<Self> {
+                $crate::values::clear_text(node, reader, $wanted)?;
+                reader.parse(node, ichor_model::Code::$code, $wanted)
+            }
+        })*
+    };
+}
+pub(crate) use formed;
+
 /// Implements [`Read`] for an enum by its words.
 macro_rules! words {
     ($($type:ty { $($word:literal => $variant:ident,)* })*) => {

@@ -15,7 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use crate::{
-    read::{Read, Reader, keys, parsed, words},
+    read::{Read, Reader, formed, keys, parsed, words},
     yaml::{Key, Kind, Node, show},
 };
 
@@ -41,6 +41,15 @@ parsed! {
     Extension, EXTENSION, "the name of an extension, as in `siderolabs/qemu-guest-agent`";
     Fingerprint, BAD_URL, "a SHA-256 fingerprint: 32 pairs of hex digits with colons";
     SchematicId, SCHEMATIC, "a schematic id: 64 hex digits";
+}
+
+formed! {
+    CpuType, BAD_NAME, "a processor model, as in `x86-64-v2-AES`";
+    CertSan, BAD_NAME, "a DNS name or an address";
+    TimeServer, BAD_NAME, "a DNS name or an address";
+    Domain, BAD_NAME, "a DNS domain, as in `cluster.local`";
+    Notes, TOO_LONG, "text";
+    PciSlot, BAD_ADDRESS, "a PCI address, as in `0000:01:00.0`";
 }
 
 words! {
@@ -120,17 +129,23 @@ fn is_ambiguous(text: &str) -> bool {
 
 impl Read for String {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let (text, plain) = reader.scalar(node, "text")?;
+        let text = clear_text(node, reader, "text")?;
         if text.is_empty() {
             reader.empty(node);
             return None;
         }
-        if plain && is_ambiguous(text) {
-            reader.findings.push(ambiguous(node, text, "is text here"));
-            return None;
-        }
         Some(text.to_owned())
     }
+}
+
+/// Returns text, unless other YAML readers would take it for a switch.
+pub(crate) fn clear_text<'n>(node: &'n Node, reader: &mut Reader, wanted: &str) -> Option<&'n str> {
+    let (text, plain) = reader.scalar(node, wanted)?;
+    if plain && is_ambiguous(text) {
+        reader.findings.push(ambiguous(node, text, "is text here"));
+        return None;
+    }
+    Some(text)
 }
 
 fn ambiguous(node: &Node, text: &str, wanted: &str) -> Finding {
@@ -265,6 +280,12 @@ text_schema! {
     NamePattern, "A name with `{n}` for the number, or `{n:02}` for a padded one.", r"^[^{}]*\{n(:0[1-9])?\}[^{}]*$", "talos-cp-{n:02}";
     Url, "The address of a server, with its scheme.", "^[a-z][a-z0-9+.-]*://[^\\s]+$", "https://pve1.example:8006";
     FilePath, "A path relative to the inventory.", "^.+$", "patches/all.yaml";
+    CpuType, "A processor model of QEMU, or `custom-NAME` of Proxmox.", "^[A-Za-z0-9][A-Za-z0-9_.+-]*$", "x86-64-v2-AES";
+    CertSan, "A DNS name, which may begin with `*.`, or an address.", r"^(\*\.)?[A-Za-z0-9.:-]+$", "k8s.lab.example";
+    TimeServer, "A DNS name, an address, or a clock device below `/dev/`.", "^(/dev/)?[A-Za-z0-9.:_-]+$", "pool.ntp.org";
+    Domain, "A DNS domain.", "^[a-z0-9.-]+$", "cluster.local";
+    PciSlot, "The address of a PCI device on its host; several with `;` between.", r"^[0-9a-fA-F:.;]+$", "0000:01:00.0";
+    Recipient, "The public key of an age recipient, or an SSH public key.", "^(age1|ssh-ed25519 |ssh-rsa )", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
     Tag, "A Proxmox tag.", "^[A-Za-z0-9_][A-Za-z0-9_+.-]*$", "kubernetes";
     LabelKey, "A Kubernetes label key.", "^.{1,317}$", "example.com/tier";
     Taint, "A taint: `Effect` or `value:Effect`.", "^([^:]*:)?(NoSchedule|PreferNoSchedule|NoExecute)$", "gpu:NoSchedule";
@@ -571,6 +592,174 @@ impl FromStr for FilePath {
             ));
         }
         Ok(Self(text.into()))
+    }
+}
+
+/// Whether text is a DNS name. One that ends in a number is a mistyped address.
+pub fn is_dns_name(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let numeric = last.bytes().all(|b| b.is_ascii_digit());
+    text.len() <= 253 && !numeric && text.split('.').all(label)
+}
+
+/// The processor model shown to a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpuType(pub String);
+
+impl FromStr for CpuType {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let first_ok = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if !first_ok || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.+-".contains(&b)) {
+            let remedy = "write one that Proxmox lists, such as `x86-64-v2-AES` or `host`, or `custom-NAME`";
+            return Err(Problem::new("is not a processor model", remedy));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+/// A name or an address that a certificate carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertSan(pub String);
+
+impl FromStr for CertSan {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        if text.parse::<IpAddr>().is_ok() || is_dns_name(text.strip_prefix("*.").unwrap_or(text)) {
+            return Ok(Self(text.into()));
+        }
+        Err(Problem::new(
+            "is neither a DNS name nor an address",
+            "write it without scheme and port: `k8s.lab.example`, `*.lab.example` or `10.0.0.5`",
+        ))
+    }
+}
+
+/// Where a machine gets the time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeServer(pub String);
+
+impl FromStr for TimeServer {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        // Talos takes PTP clocks by their device.
+        let device = text.strip_prefix("/dev/").is_some_and(|name| {
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        });
+        if device || text.parse::<IpAddr>().is_ok() || is_dns_name(text) {
+            return Ok(Self(text.into()));
+        }
+        Err(Problem::new(
+            "is neither a DNS name nor an address",
+            "write it without scheme and port, as in `pool.ntp.org` or `10.0.0.1`",
+        ))
+    }
+}
+
+/// A DNS domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain(pub String);
+
+impl FromStr for Domain {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        if is_dns_name(text) && !text.bytes().any(|b| b.is_ascii_uppercase()) {
+            return Ok(Self(text.into()));
+        }
+        Err(Problem::new("is not a DNS domain", "use a to z, 0 to 9, `-` and `.`, as in `cluster.local`"))
+    }
+}
+
+/// Notes on a VM.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(transparent)]
+pub struct Notes(#[schemars(length(max = 8192))] pub String);
+
+impl Notes {
+    /// Proxmox takes so many characters.
+    const MOST: usize = 8192;
+}
+
+impl FromStr for Notes {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let count = text.chars().count();
+        if count > Self::MOST {
+            let message = format!("begins notes of {count} characters");
+            return Err(Problem::new(message, format!("use at most {}", Self::MOST)));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+/// The address of a PCI device on its host, or several of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PciSlot(pub String);
+
+impl FromStr for PciSlot {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let hex = |part: &str, digits: std::ops::RangeInclusive<usize>| {
+            digits.contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit())
+        };
+        let is_slot = |slot: &str| {
+            let (slot, function) = slot.split_once('.').map_or((slot, None), |(slot, f)| (slot, Some(f)));
+            let parts: Vec<&str> = slot.split(':').collect();
+            let slot_ok = match parts.as_slice() {
+                [bus, device] => hex(bus, 2..=2) && hex(device, 2..=2),
+                [domain, bus, device] => hex(domain, 4..=8) && hex(bus, 2..=2) && hex(device, 2..=2),
+                _ => false,
+            };
+            slot_ok && function.is_none_or(|function| hex(function, 1..=1))
+        };
+        if text.split(';').all(is_slot) {
+            return Ok(Self(text.into()));
+        }
+        Err(Problem::new("is not a PCI address", "write it as `lspci` does: `0000:01:00.0` or `01:00`"))
+    }
+}
+
+/// Somebody who can decrypt the cluster's secrets: the public key of age, or of SSH.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipient(pub String);
+
+impl Read for Recipient {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let (text, _) = reader.scalar(node, "a public key, as in `age1...`")?;
+        if is_recipient(text) {
+            return Some(Self(text.into()));
+        }
+        let remedy = "write the public key: `age1...`, `ssh-ed25519 ...` or `ssh-rsa ...`";
+        reader.findings.push(bad_secret(node.span, "this is not the public key of a recipient", remedy));
+        None
+    }
+}
+
+/// Whether text is a public key, by its form.
+fn is_recipient(text: &str) -> bool {
+    let mut words = text.split(' ');
+    match (words.next(), words.next()) {
+        (Some(key), None) => key.strip_prefix("age1").is_some_and(|data| {
+            data.len() >= 58
+                && data.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        }),
+        (Some("ssh-ed25519" | "ssh-rsa"), Some(key)) => {
+            let base64 = |b: u8| b.is_ascii_alphanumeric() || b"+/=".contains(&b);
+            key.starts_with("AAAA") && key.len() >= 68 && key.bytes().all(base64)
+        }
+        _ => false,
     }
 }
 

@@ -8,6 +8,7 @@ use ichor_model::{
 };
 use ichor_spec::{
     inventory::{self as spec, Addons, ExtensionService, Manifest, Os, Registry},
+    read::Map,
     values::TextOrSecret,
 };
 use serde_json::{Value, json};
@@ -362,7 +363,7 @@ pub fn os(cx: &mut Context<'_>, written: Option<&At<Os>>) -> d::Os {
     let registries = written.registries.map(|map| map.value.0).unwrap_or_default();
     let modules = written.kernel_modules.iter().flat_map(|modules| &modules.value);
     d::Os {
-        time_servers: values(written.time_servers.as_ref()),
+        time_servers: values(written.time_servers.as_ref()).into_iter().map(|server| server.0).collect(),
         sysctls: written
             .sysctls
             .map(|map| map.value.0.into_iter().map(|(key, value)| (key.value, value.value.0)).collect())
@@ -382,7 +383,7 @@ pub fn os(cx: &mut Context<'_>, written: Option<&At<Os>>) -> d::Os {
                 map.value
                     .0
                     .into_iter()
-                    .map(|(name, service)| (name.value, service_settings(&service)))
+                    .map(|(name, service)| (name.value, service_settings(cx, &service)))
                     .collect()
             })
             .unwrap_or_default(),
@@ -424,12 +425,61 @@ fn registry_auth(cx: &mut Context<'_>, registry: &At<Registry>) -> Option<d::Reg
     }
 }
 
-fn service_settings(service: &ExtensionService) -> d::ExtensionService {
-    let settings = |map: &Option<At<ichor_spec::read::Map<String, TextOrSecret>>>| {
+fn service_settings(cx: &mut Context<'_>, service: &ExtensionService) -> d::ExtensionService {
+    for (key, value) in service.environment.iter().flat_map(|map| &map.0) {
+        if !is_variable(key) {
+            let message = format!("`{}` cannot name an environment variable", ichor_spec::yaml::show(key));
+            cx.findings.push(
+                Finding::error(Code::BAD_NAME, key.span, message)
+                    .remedy("use letters, digits and `_`, not beginning with a digit"),
+            );
+        }
+        check_plain(cx, key, value);
+    }
+    for (key, value) in service.files.iter().flat_map(|map| &map.0) {
+        if !key.starts_with('/') || key.ends_with('/') || key.split('/').any(|part| part == "..") {
+            let message = format!("`{}` is not where a file can be mounted", ichor_spec::yaml::show(key));
+            cx.findings.push(
+                Finding::error(Code::BAD_PATH, key.span, message)
+                    .remedy("write its whole path inside the service, as in `/etc/demo/demo.conf`"),
+            );
+        }
+        check_plain(cx, key, value);
+    }
+    let settings = |map: &Option<At<Map<String, TextOrSecret>>>| {
         let entries = map.iter().flat_map(|map| &map.0);
         entries.map(|(key, value)| (key.value.clone(), setting(&value.value))).collect()
     };
     d::ExtensionService { environment: settings(&service.environment), files: settings(&service.files) }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Inventories live in git: what is secret by its name or by its look must not stand in one.
+fn check_plain(cx: &mut Context<'_>, key: &At<String>, value: &At<TextOrSecret>) {
+    let TextOrSecret::Text(text) = &value.value else { return };
+    if text.0.is_empty() || !(sounds_secret(key) || text.0.contains("PRIVATE KEY")) {
+        return;
+    }
+    cx.findings.push(
+        Finding::error(Code::BAD_SECRET, value.span, "a secret must not stand in an inventory")
+            .because("by its name this setting is a secret")
+            .remedy("write where it is: `{env: NAME}`, or another reference")
+            .private(),
+    );
+}
+
+/// Whether a setting is secret by its name. One that names a file is not, nor is `TS_AUTH_ONCE`.
+fn sounds_secret(key: &str) -> bool {
+    const WORDS: [&str; 8] =
+        ["authkey", "auth_key", "token", "passw", "secret", "private_key", "privatekey", "api_key"];
+    let key = key.to_ascii_lowercase();
+    let names_a_place = ["_file", "_path", "_dir", "_url"].iter().any(|ending| key.ends_with(ending));
+    !names_a_place && WORDS.iter().any(|word| key.contains(word))
 }
 
 fn setting(value: &TextOrSecret) -> Setting {

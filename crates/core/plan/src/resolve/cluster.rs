@@ -7,6 +7,7 @@ use ichor_model::{
 use ichor_spec::{
     Inventory,
     inventory::{Cluster, Endpoint, Store},
+    values::is_dns_name,
 };
 
 use super::{Context, addons::manifest, expand::Draft, seats::storage};
@@ -48,6 +49,7 @@ pub fn cluster(cx: &mut Context<'_>, drafts: &[Draft], machines: &[d::Machine]) 
     check_counts(cx, drafts);
     let endpoint = endpoint(cx, machines);
     let contract = contract(cx, machines);
+    let cert_sans = values(written.cert_sans.as_ref()).into_iter().map(|name| name.0).collect();
     let switch = |written: Option<At<bool>>, default| written.map_or(default, |at| at.value);
     Some(d::Cluster {
         id: id(cx),
@@ -61,9 +63,9 @@ pub fn cluster(cx: &mut Context<'_>, drafts: &[Draft], machines: &[d::Machine]) 
         protect: switch(written.protect, false),
         schedule_on_control_planes: switch(written.schedule_on_control_planes, false),
         discovery: switch(written.discovery, true),
-        domain: written.domain.map_or_else(|| "cluster.local".into(), |at| at.value),
+        domain: written.domain.map_or_else(|| "cluster.local".into(), |at| at.value.0),
         region: written.region.map(|at| at.value),
-        cert_sans: values(written.cert_sans.as_ref()),
+        cert_sans,
         manifests: written
             .manifests
             .map(|list| list.value.iter().filter_map(|item| manifest(cx, item)).collect())
@@ -325,16 +327,6 @@ fn check_endpoint(cx: &mut Context<'_>, written: &Endpoint) {
             .remedy(remedy),
         );
     }
-}
-
-fn is_dns_name(text: &str) -> bool {
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    text.len() <= 253 && text.parse::<std::net::IpAddr>().is_err() && text.split('.').all(label)
 }
 
 fn kube_vip(cx: &mut Context<'_>, written: &Endpoint) -> Option<d::KubeVip> {

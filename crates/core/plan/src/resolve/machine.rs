@@ -127,7 +127,7 @@ pub fn cpu(cx: &Context<'_>, draft: &Draft) -> d::Cpu {
     d::Cpu {
         cores: all.cpu.map_or(4, |cpu| cpu.value.0),
         sockets: all.sockets.map_or(1, |sockets| sockets.value.0),
-        cpu_type: all.cpu_type.as_ref().map_or_else(|| model.into(), |at| at.value.clone()),
+        cpu_type: all.cpu_type.as_ref().map_or_else(|| model.into(), |at| at.value.0.clone()),
         numa: all.numa.is_some_and(|at| at.value),
     }
 }
@@ -335,7 +335,7 @@ fn vm_options(
             down: startup.down.map(|at| at.value.0),
         }),
         tags: tags(cx, draft),
-        notes: all.notes.as_ref().map(|at| at.value.clone()),
+        notes: all.notes.as_ref().map(|at| at.value.0.clone()),
         pci: all.pci.iter().flat_map(|pci| &pci.value).filter_map(|pci| pci_device(pci, board)).collect(),
         cloudinit_storage: (boot.address == d::AddressDelivery::Cloudinit).then(|| storage.cloudinit.clone()),
     }
@@ -358,7 +358,7 @@ fn tags(cx: &Context<'_>, draft: &Draft) -> Vec<String> {
 fn pci_device(pci: &Pci, board: Board) -> Option<d::PciDevice> {
     let device = match (&pci.mapping, &pci.address) {
         (Some(mapping), _) => PciAddress::Mapping(mapping.value.clone()),
-        (None, Some(address)) => PciAddress::Address(address.value.clone()),
+        (None, Some(address)) => PciAddress::Address(address.value.0.clone()),
         (None, None) => return None,
     };
     Some(d::PciDevice {
@@ -545,9 +545,9 @@ fn check_firmware(cx: &mut Context<'_>, draft: &Draft) {
 
 fn check_processor(cx: &mut Context<'_>, draft: &Draft) {
     const TOO_OLD: [&str; 6] = ["kvm64", "qemu64", "kvm32", "qemu32", "486", "pentium"];
-    if let Some(model) = draft.all.cpu_type.as_ref().filter(|model| TOO_OLD.contains(&model.value.as_str())) {
+    if let Some(model) = draft.all.cpu_type.as_ref().filter(|model| TOO_OLD.contains(&model.0.as_str())) {
         cx.findings.push(
-            Finding::error(Code::CPU_TYPE, model.span, format!("Talos does not boot on `{}`", model.value))
+            Finding::error(Code::CPU_TYPE, model.span, format!("Talos does not boot on `{}`", model.0))
                 .because("it lacks x86-64-v2")
                 .remedy("write `cpu_type: x86-64-v2-AES`, or `host`"),
         );

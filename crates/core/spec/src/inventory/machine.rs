@@ -10,8 +10,8 @@ use super::{List, MachineNetwork, Nic, Patch};
 use crate::{
     read::{Map, OneOrMany, Read, Reader, record},
     values::{
-        Address, CacheMode, Extension, Filesystem, Int, LabelKey, LabelValue, LooseText, NamePattern,
-        ScsiController, Tag, Taint, VmIds,
+        Address, CacheMode, CpuType, Extension, Filesystem, Int, LabelKey, LabelValue, LooseText,
+        NamePattern, Notes, PciSlot, ScsiController, Tag, Taint, VmIds,
     },
     yaml::{Kind, Node},
 };
@@ -48,7 +48,7 @@ record! {
         /// Sockets.
         sockets: Int<1, 4>,
         /// The processor model shown to the guest.
-        cpu_type: String,
+        cpu_type: CpuType,
         /// Emulates NUMA.
         numa: bool,
         /// Memory. It is never ballooned.
@@ -85,7 +85,7 @@ record! {
         /// Tags, added to those of `defaults` and of the role.
         tags: List<Tag>,
         /// Notes, shown above ichor's own.
-        notes: String,
+        notes: Notes,
 
         /// The processor architecture.
         arch: Arch,
@@ -237,7 +237,7 @@ record! {
         /// The name of a Proxmox resource mapping.
         mapping: String,
         /// A raw address, which only root's own login may set.
-        address: String,
+        address: PciSlot,
         /// Presents it as PCI Express; needs `machine: q35`.
         pcie: bool,
         /// Makes it the guest's first display.
