@@ -107,13 +107,13 @@ record! {
     Endpoint {
         /// A DNS name kept by somebody else.
         host: String,
-        /// The address of an external load balancer.
+        /// The address of an external load balancer. Beside `host`, the address behind that name: certificates carry both.
         address: Ip,
         /// An address that Talos moves between control planes on their network.
         vip: Ip,
         /// kube-vip in place of the Talos address.
         kube_vip: KubeVip,
-        /// The port; 6443 unless a load balancer listens elsewhere.
+        /// The port of a load balancer that does not listen on 6443, where API servers do.
         port: Int<1, 65535>,
     }
 }

@@ -16,6 +16,9 @@ use crate::support;
 /// The number of the inventory's language.
 const SCHEMA: u32 = 1;
 
+/// Where API servers listen.
+const API_PORT: u16 = 6443;
+
 /// Kubernetes lets a kubelet lag this many minors behind the API server.
 const KUBELET_SKEW: u64 = 3;
 
@@ -49,7 +52,7 @@ pub fn cluster(cx: &mut Context<'_>, drafts: &[Draft], machines: &[d::Machine]) 
     check_counts(cx, drafts);
     let endpoint = endpoint(cx, machines);
     let contract = contract(cx, machines);
-    let cert_sans = values(written.cert_sans.as_ref()).into_iter().map(|name| name.0).collect();
+    let cert_sans = cert_sans(&written);
     let switch = |written: Option<At<bool>>, default| written.map_or(default, |at| at.value);
     Some(d::Cluster {
         id: id(cx),
@@ -299,8 +302,44 @@ fn endpoint(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<d::Endpoint
     } else {
         (first_control_plane(cx, machines)?, EndpointKind::FirstControlPlane)
     };
-    let port = written.port.and_then(|port| u16::try_from(port.value.0).ok()).unwrap_or(6443);
+    check_port(cx, &written, kind);
+    let port = written.port.and_then(|port| u16::try_from(port.value.0).ok()).unwrap_or(API_PORT);
     Some(d::Endpoint { host, port, kind, vip, kube_vip })
+}
+
+/// Only somebody else's load balancer can listen on another port and pass on to the API servers'.
+fn check_port(cx: &mut Context<'_>, written: &Endpoint, kind: EndpointKind) {
+    let (what, at) = match kind {
+        EndpointKind::Name | EndpointKind::Address => return,
+        EndpointKind::TalosVip => ("the VIP", written.vip.map(|at| at.span)),
+        EndpointKind::KubeVip => ("kube-vip", written.kube_vip.as_ref().map(|at| at.span)),
+        EndpointKind::FirstControlPlane => ("the first control plane", None),
+    };
+    let Some(port) = written.port.filter(|port| port.value.0 != u32::from(API_PORT)) else { return };
+    let finding = Finding::error(
+        Code::CONFLICTING_KEYS,
+        port.span,
+        format!("nothing listens on port {} of {what}", port.value.0),
+    )
+    .because(format!("API servers listen on {API_PORT}, and only a load balancer can map another port to it"))
+    .remedy("remove `port`, or name the load balancer by `host` or `address`");
+    cx.findings.push(match at {
+        Some(at) => finding.see(at, "the endpoint"),
+        None => finding,
+    });
+}
+
+/// The names that are asked for, and the address behind the endpoint's name: clients may use it too.
+fn cert_sans(written: &Cluster) -> Vec<String> {
+    let mut names: Vec<String> = values(written.cert_sans.as_ref()).into_iter().map(|name| name.0).collect();
+    let endpoint = written.endpoint.as_ref();
+    let behind = endpoint.filter(|endpoint| endpoint.host.is_some()).and_then(|endpoint| endpoint.address);
+    if let Some(address) = behind.map(|address| address.value.0.to_string())
+        && !names.contains(&address)
+    {
+        names.push(address);
+    }
+    names
 }
 
 fn check_endpoint(cx: &mut Context<'_>, written: &Endpoint) {
