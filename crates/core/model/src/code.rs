@@ -113,7 +113,7 @@ catalogue! {
     1106 BAD_CHOICE "a word is not among the choices":
         "The finding lists the words that are allowed here.";
     1107 AMBIGUOUS_TEXT "text looks like something else":
-        "Unquoted `no`, `yes`, `on`, `off`, `true`, `null` and `~` are a switch or nothing to some YAML readers and text to others. Quote the word if the text is meant.";
+        "Unquoted `no`, `yes`, `on`, `off`, `true`, `null` and `~` are a switch or nothing to some YAML readers and text to others, and a name of digits is a number. Quote the word if the text is meant.";
     1108 BAD_SIZE "a size is malformed":
         "Sizes carry a unit: `MiB`, `GiB` or `TiB` (also `M`, `G`, `T`). Proxmox counts in powers of two, so decimal units are refused instead of being converted.";
     1109 BAD_VERSION "a version is malformed":

@@ -321,12 +321,13 @@ macro_rules! parsed {
 }
 pub(crate) use parsed;
 
-/// Implements [`Read`] for text that must not be taken for a switch, by its `FromStr`.
+/// Implements [`Read`] for text by its `FromStr`, unless `$clear` finds that other YAML readers would
+/// take it for something else.
 macro_rules! formed {
-    ($($type:ty, $code:ident, $wanted:literal;)*) => {
+    ($($type:ty, $clear:ident, $code:ident, $wanted:literal;)*) => {
         $(impl $crate::read::Read for $type {
             fn read(node: &$crate::yaml::Node, reader: &mut $crate::read::Reader) -> Option<Self> {
-                $crate::values::clear_text(node, reader, $wanted)?;
+                $crate::values::$clear(node, reader, $wanted)?;
                 reader.parse(node, ichor_model::Code::$code, $wanted)
             }
         })*
@@ -462,7 +463,7 @@ macro_rules! keys {
     ($($type:ty),*) => {
         $(impl $crate::read::FromKey for $type {
             fn from_key(key: &$crate::yaml::Key, reader: &mut $crate::read::Reader) -> Option<Self> {
-                let kind = $crate::yaml::Kind::Scalar { text: key.text.clone(), plain: false };
+                let kind = $crate::yaml::Kind::Scalar { text: key.text.clone(), plain: key.plain };
                 <$type as $crate::read::Read>::read(&$crate::yaml::Node { span: key.span, kind }, reader)
             }
         })*

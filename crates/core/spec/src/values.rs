@@ -28,15 +28,10 @@ parsed! {
     VmIds, BAD_VMID, "a VMID such as `2000`, or a range such as `2000-2999`";
     MacAddress, BAD_MAC, "a MAC address, as in `bc:24:11:2e:c8:00`";
     MacPrefix, BAD_MAC, "a MAC prefix, as in `BC:24:11`";
-    HostName, BAD_NAME, "the name of a host";
-    MachineName, BAD_NAME, "a name";
-    ClusterName, BAD_NAME, "a name";
     NamePattern, NAME_PATTERN, "a name with `{n}` in it";
     Address, BAD_ADDRESS, "an address, an offset such as `+10`, or `dhcp`";
     FilePath, BAD_PATH, "a path relative to the inventory";
-    Tag, BAD_TAG, "a tag of letters and digits";
     LabelKey, BAD_LABEL, "a label key";
-    LabelValue, BAD_LABEL, "a label value";
     Taint, BAD_LABEL, "a taint, `Effect` or `value:Effect`";
     Extension, EXTENSION, "the name of an extension, as in `siderolabs/qemu-guest-agent`";
     Fingerprint, BAD_URL, "a SHA-256 fingerprint: 32 pairs of hex digits with colons";
@@ -44,12 +39,17 @@ parsed! {
 }
 
 formed! {
-    CpuType, BAD_NAME, "a processor model, as in `x86-64-v2-AES`";
-    CertSan, BAD_NAME, "a DNS name or an address";
-    TimeServer, BAD_NAME, "a DNS name or an address";
-    Domain, BAD_NAME, "a DNS domain, as in `cluster.local`";
-    Notes, TOO_LONG, "text";
-    PciSlot, BAD_ADDRESS, "a PCI address, as in `0000:01:00.0`";
+    HostName, clear_name, BAD_NAME, "the name of a host";
+    MachineName, clear_name, BAD_NAME, "a name";
+    ClusterName, clear_name, BAD_NAME, "a name";
+    Tag, clear_text, BAD_TAG, "a tag of letters and digits";
+    LabelValue, clear_text, BAD_LABEL, "a label value";
+    CpuType, clear_text, BAD_NAME, "a processor model, as in `x86-64-v2-AES`";
+    CertSan, clear_text, BAD_NAME, "a DNS name or an address";
+    TimeServer, clear_text, BAD_NAME, "a DNS name or an address";
+    Domain, clear_text, BAD_NAME, "a DNS domain, as in `cluster.local`";
+    Notes, clear_text, TOO_LONG, "text";
+    PciSlot, clear_text, BAD_ADDRESS, "a PCI address, as in `0000:01:00.0`";
 }
 
 words! {
@@ -142,17 +142,35 @@ impl Read for String {
 pub(crate) fn clear_text<'n>(node: &'n Node, reader: &mut Reader, wanted: &str) -> Option<&'n str> {
     let (text, plain) = reader.scalar(node, wanted)?;
     if plain && is_ambiguous(text) {
-        reader.findings.push(ambiguous(node, text, "is text here"));
+        reader.findings.push(ambiguous(node, text, "is text here", "a switch"));
         return None;
     }
     Some(text)
 }
 
-fn ambiguous(node: &Node, text: &str, wanted: &str) -> Finding {
+/// Returns a name, unless other YAML readers would take it for a switch or a number.
+pub(crate) fn clear_name<'n>(node: &'n Node, reader: &mut Reader, wanted: &str) -> Option<&'n str> {
+    let text = clear_text(node, reader, wanted)?;
+    let plain = matches!(node.kind, Kind::Scalar { plain: true, .. });
+    if plain && is_number(text) {
+        reader.findings.push(ambiguous(node, text, "is a name here", "a number"));
+        return None;
+    }
+    Some(text)
+}
+
+/// Whether some YAML reader takes text that begins with a digit for a number: `12`, `1e3`, `0x1f`.
+fn is_number(text: &str) -> bool {
+    let based = ["0x", "0o", "0b"].iter().find_map(|prefix| text.strip_prefix(prefix));
+    let based = based.is_some_and(|digits| u128::from_str_radix(digits, 16).is_ok());
+    text.starts_with(|c: char| c.is_ascii_digit()) && (based || text.parse::<f64>().is_ok())
+}
+
+fn ambiguous(node: &Node, text: &str, wanted: &str, taken_for: &str) -> Finding {
     Finding::error(
         Code::AMBIGUOUS_TEXT,
         node.span,
-        format!("`{text}` {wanted}, but a switch to some YAML readers"),
+        format!("`{text}` {wanted}, but {taken_for} to some YAML readers"),
     )
     .remedy(format!("write \"{text}\" with quotes"))
 }
@@ -1060,9 +1078,9 @@ impl Read for LooseText {
     }
 }
 
-/// The JSON schema of text that other YAML readers may take for a number or a switch.
+/// The JSON schema of text that other YAML readers may take for something else.
 macro_rules! loose_text_schema {
-    ($($type:ident, $description:literal, $example:literal;)*) => {
+    ($($type:ident, $kinds:tt, $description:literal, $example:literal;)*) => {
         $(impl JsonSchema for $type {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($type).into()
@@ -1070,7 +1088,7 @@ macro_rules! loose_text_schema {
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
                 json_schema!({
-                    "description": $description, "type": ["string", "number", "boolean"], "examples": [$example],
+                    "description": $description, "type": $kinds, "examples": [$example],
                 })
             }
         })*
@@ -1078,8 +1096,8 @@ macro_rules! loose_text_schema {
 }
 
 loose_text_schema! {
-    LooseText, "Text, which may look like a number or a switch.", "1024";
-    LabelValue, "A Kubernetes label value, at most 63 characters.", "apps";
+    LooseText, ["string", "number", "boolean"], "Text, which may look like a number or a switch.", "1024";
+    LabelValue, ["string", "number"], "A Kubernetes label value, at most 63 characters.", "apps";
 }
 
 /// Any YAML, handed on as it is to Talos, Kubernetes or Helm.
@@ -1122,7 +1140,7 @@ fn plain_value(node: &Node, text: &str, reader: &mut Reader) -> Option<Value> {
         _ => {}
     }
     if is_ambiguous(text) {
-        reader.findings.push(ambiguous(node, text, "is text to YAML 1.2"));
+        reader.findings.push(ambiguous(node, text, "is text to YAML 1.2", "a switch"));
         return None;
     }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -54,6 +54,8 @@ pub struct Key {
     pub text: String,
     /// Its place.
     pub span: Span,
+    /// Whether it stands without quotes, so that readers may take it for something else.
+    pub plain: bool,
 }
 
 impl Node {
@@ -427,14 +429,14 @@ fn merged(entries: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
 
 fn as_key(node: Node, span: Span, findings: &mut Findings) -> Result<Key, Findings> {
     match node.kind {
-        Kind::Scalar { text, .. } => {
+        Kind::Scalar { text, plain } => {
             if text == MERGE {
                 findings.push(
                     Finding::error(Code::MERGE_KEY, node.span, "`<<` is not part of YAML 1.2")
                         .remedy("use `defaults`, `roles` or `like: NAME`"),
                 );
             }
-            Ok(Key { text, span: node.span })
+            Ok(Key { text, span: node.span, plain })
         }
         _ => {
             let message = format!("{} stands where a key is wanted", node.kind_word());
