@@ -52,6 +52,7 @@ snapshots! {
     load_balancer_pair: "crates/cli/tests/real/load-balancer-pair.yaml";
     bridge_per_host: "crates/cli/tests/real/bridge-per-host.yaml";
     secure_boot: "crates/cli/tests/real/secure-boot.yaml";
+    templates_by_hand: "crates/cli/tests/real/templates-by-hand.yaml";
 }
 
 #[test]

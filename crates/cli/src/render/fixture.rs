@@ -133,6 +133,7 @@ fn machine(role: Role, name: &str, vmid: u32, address: u32, host: &str) -> Machi
         talos: "v1.13.9".parse().expect("version"),
         kubernetes: "v1.36.3".parse().expect("version"),
         image: IMAGE.into(),
+        template: None,
         boot: Boot {
             address: AddressDelivery::Cloudinit,
             config: ConfigDelivery::Maintenance,

@@ -501,14 +501,29 @@ pub struct Image {
 pub struct Template {
     /// Its VMID.
     pub vmid: VmId,
-    /// The role it serves.
-    pub role: Role,
+    /// Whom it serves.
+    #[serde(rename = "serves")]
+    pub role: Served,
+    /// The host it lives on.
+    pub host: Late<HostName>,
+    /// Whether somebody else made it: it is cloned, and never built, changed or deleted.
+    pub existing: bool,
     /// The image it holds.
     pub image: String,
     /// How machines are made from it.
     pub clone: CloneKind,
     /// The storage of its disk.
     pub storage: String,
+}
+
+/// Whom a template serves: roles and groups by name, sorted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Served(pub Vec<String>);
+
+impl fmt::Display for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0.join(", "))
+    }
 }
 
 /// How a VM is cloned.
@@ -544,6 +559,9 @@ pub struct Machine {
     pub kubernetes: KubernetesVersion,
     /// The image it boots, by [`Image::id`].
     pub image: String,
+    /// The template it is cloned from, when images come that way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<VmId>,
     /// How it gets its first address and its machine config.
     pub boot: Boot,
     /// Its processors.

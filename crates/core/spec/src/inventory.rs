@@ -7,8 +7,9 @@ mod addons;
 mod machine;
 mod network;
 mod proxmox;
+mod template;
 
-use ichor_model::{ClusterName, Code, KubernetesVersion, Minor, Problem, TalosVersion, VmId, desired as d};
+use ichor_model::{ClusterName, Code, KubernetesVersion, Minor, Problem, TalosVersion, desired as d};
 
 pub use addons::{
     Addon, AddonChoice, AddonSettings, Addons, Chart, Csi, CsiSettings, Git, Gitops, LoadBalancer,
@@ -17,6 +18,7 @@ pub use addons::{
 pub use machine::{DiskShape, ExtraDisk, Machine, Pci, Roles, Startup, SystemDisk};
 pub use network::{MachineNetwork, Network, Nic, Route};
 pub use proxmox::{Host, Hosts, Overcommit, Placement, Proxmox, Storage, Tls};
+pub use template::{Template, TemplateKey, Templates};
 
 use crate::{
     read::{Map, OneOrMany, Read, Reader, record},
@@ -150,8 +152,9 @@ record! {
         file: String,
         /// The Image Factory.
         factory: Url,
-        /// VMIDs of the template of each role, for `source: template`.
-        templates: Map<d::Role, VmId>,
+        /// The template of each role or group, for `source: template`: its VMID, or a map with more. A group's own
+        /// template wins over that of its role.
+        templates: Templates,
         /// How machines are made from a template.
         clone: d::CloneKind,
     }

@@ -235,6 +235,7 @@ fn machine(role: Role, name: &str, number: usize, host: Option<&str>) -> Machine
         talos: TALOS,
         kubernetes: KUBERNETES,
         image: "v1.13.9-nocloud-amd64".into(),
+        template: None,
         boot: Boot {
             address: AddressDelivery::Cloudinit,
             config: ConfigDelivery::Maintenance,

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ichor_model::{
-    At, Code, Finding, MachineName, Span,
+    At, Code, Finding, HostName, MachineName, Span, VmId,
     desired::{
-        AddressDelivery, Boot, CloneKind, ConfigDelivery, Image, ImageSource, Platform, Role, Template,
-        Verify,
+        AddressDelivery, Boot, CloneKind, ConfigDelivery, Image, ImageSource, Late, Platform, Role, Served,
+        Source, Template, Verify,
     },
 };
-use ichor_spec::values::{Addressing, Extension};
+use ichor_spec::{
+    inventory::{self as spec, TemplateKey, Templates},
+    values::{Addressing, Extension},
+};
 
 use super::{Context, cluster::values, expand::Draft, seats::storage};
 
@@ -264,43 +267,152 @@ fn same_content(known: &Image, image: &Image) -> bool {
     Image { id: String::new(), ..known.clone() } == *image
 }
 
-fn distinct_id(list: &[Image], image: &Image) -> String {
+fn base_id(image: &Image) -> String {
     let secureboot = if image.secureboot { "-secureboot" } else { "" };
-    let base = format!("{}-{}-{}{secureboot}", image.talos, image.platform, image.arch);
+    format!("{}-{}-{}{secureboot}", image.talos, image.platform, image.arch)
+}
+
+fn distinct_id(list: &[Image], image: &Image) -> String {
+    let base = base_id(image);
     let taken =
         list.iter().filter(|known| known.id == base || known.id.starts_with(&format!("{base}-"))).count();
     if taken == 0 { base } else { format!("{base}-{}", taken + 1) }
 }
 
-/// Makes the template VMs, one for each role and image in use.
+/// Makes the template VMs that are in use. Roles and groups whose machines boot the same image may
+/// share one.
 pub fn templates(cx: &mut Context<'_>, images: &Images, drafts: &[Draft]) -> Vec<Template> {
     if cx.image.source.is_none_or(|source| source.value != ImageSource::Template) {
         return Vec::new();
     }
     let given = cx.image.templates.clone().map(|at| at.value).unwrap_or_default();
-    let used: Vec<Role> =
-        Role::ALL.into_iter().filter(|role| drafts.iter().any(|draft| draft.role == *role)).collect();
-    let (known, missing): (Vec<Role>, Vec<Role>) =
-        used.into_iter().partition(|role| given.0.iter().any(|(key, _)| key.value == *role));
+    check_templates(cx, &given, drafts);
+    let missing: Vec<Role> = Role::ALL
+        .into_iter()
+        .filter(|role| {
+            drafts.iter().any(|draft| draft.role == *role && template_key(&given, draft).is_none())
+        })
+        .collect();
     if !missing.is_empty() && !cx.image.unread.has("templates") {
         let taken: Vec<u32> = given.0.iter().map(|(_, id)| id.value.number()).collect();
         no_template(cx, &missing, &taken);
     }
-    let clone = cx.image.clone.map_or(CloneKind::Full, |clone| clone.value);
-    let mut templates = Vec::new();
-    for (role, vmid) in given.0.iter().filter(|(role, _)| known.contains(&role.value)) {
-        let image = template_image(cx, images, drafts, role.value, vmid.span);
-        let storage = storage(cx, None).templates;
-        templates.push(Template { vmid: vmid.value, role: role.value, image, clone, storage });
+    let mut templates: Vec<Template> = Vec::new();
+    for (key, template) in &given.1 {
+        let users: Vec<&Draft> = drafts
+            .iter()
+            .filter(|draft| template_key(&given, draft).is_some_and(|found| *found == key.value))
+            .collect();
+        let Some(vmid) = template.vmid.filter(|_| !users.is_empty()) else { continue };
+        let image = template_image(cx, images, &users, vmid.span);
+        let new = template_vm(cx, key, template, vmid.value, image);
+        match templates.iter_mut().find(|known| known.vmid == new.vmid && known.image == new.image) {
+            Some(known) => {
+                check_same_template(cx, known, &new, vmid.span);
+                known.role.0.extend(new.role.0);
+            }
+            None => templates.push(new),
+        }
     }
-    templates.sort_by_key(|template| template.role);
+    for template in &mut templates {
+        template.role.0.sort();
+    }
+    templates.sort_by(|a, b| a.role.cmp(&b.role));
     templates
 }
 
-/// Returns the image that all machines of a role share.
-fn template_image(cx: &mut Context<'_>, images: &Images, drafts: &[Draft], role: Role, at: Span) -> String {
-    let of_role = drafts.iter().filter(|draft| draft.role == role);
-    let mut wanted = of_role.filter_map(|draft| Some((draft, images.of.get(&draft.name)?)));
+fn template_vm(
+    cx: &Context<'_>,
+    key: &TemplateKey,
+    written: &spec::Template,
+    vmid: VmId,
+    image: String,
+) -> Template {
+    let host = written.host.as_ref().map(|host| host.value.clone()).or_else(|| only_host(cx));
+    Template {
+        vmid,
+        role: Served(vec![key.0.clone()]),
+        existing: written.existing.is_some_and(|at| at.value),
+        image,
+        clone: cx.image.clone.map_or(CloneKind::Full, |clone| clone.value),
+        storage: storage(cx, host.as_ref()).templates,
+        host: host.map_or(Late::From(Source::LiveHosts), Late::Known),
+    }
+}
+
+/// One template is on one host, and made by one of us.
+fn check_same_template(cx: &mut Context<'_>, known: &Template, new: &Template, at: Span) {
+    if known.host != new.host || known.existing != new.existing {
+        let message = format!("template {} is said to be two different things", new.vmid);
+        cx.findings.push(
+            Finding::error(Code::CONFLICTING_KEYS, at, message)
+                .because(format!(
+                    "for `{}` and `{}` it differs in `host` or `existing`",
+                    known.role, new.role
+                ))
+                .remedy("say the same of it in both places, or use two templates"),
+        );
+    }
+}
+
+fn only_host(cx: &Context<'_>) -> Option<HostName> {
+    match cx.proxmox.hosts.as_ref()?.0.0.as_slice() {
+        [(name, _)] => Some(name.value.clone()),
+        _ => None,
+    }
+}
+
+/// Returns which template a machine is cloned from: its group's, or else its role's.
+fn template_key<'a>(given: &'a Templates, draft: &Draft) -> Option<&'a TemplateKey> {
+    let mut keys = given.1.iter().map(|(key, _)| &key.value);
+    let of_group = keys.clone().find(|key| key.role().is_none() && key.0 == draft.group.as_str());
+    of_group.or_else(|| keys.find(|key| key.role() == Some(draft.role)))
+}
+
+/// Returns the template that a machine is cloned from.
+pub fn template_of(cx: &Context<'_>, draft: &Draft) -> Option<VmId> {
+    let source = cx.image.source.map(|source| source.value);
+    let given = cx.image.templates.as_ref().filter(|_| source == Some(ImageSource::Template))?;
+    let key = template_key(given, draft)?;
+    given.0.iter().find(|(written, _)| written.value == *key).map(|(_, id)| id.value)
+}
+
+/// Reports templates for nobody, on no host, or without a number.
+fn check_templates(cx: &mut Context<'_>, given: &Templates, drafts: &[Draft]) {
+    let hosts = cx.proxmox.hosts.as_ref().map(|hosts| {
+        let names = hosts.0.0.iter().map(|(name, _)| name.value.clone());
+        names.collect::<Vec<_>>()
+    });
+    let hosts = hosts.filter(|_| !cx.proxmox.unread.has("hosts"));
+    for (key, template) in &given.1 {
+        let is_group = drafts.iter().any(|draft| draft.group.as_str() == key.value.0);
+        if key.role().is_none() && !is_group && cx.machines_known {
+            let mut groups: Vec<&str> = drafts.iter().map(|draft| draft.group.as_str()).collect();
+            groups.dedup();
+            let message = format!("there is no role or group `{}`", ichor_spec::yaml::show(&key.value.0));
+            cx.findings.push(Finding::error(Code::TEMPLATE_IDS, key.span, message).remedy(format!(
+                "write `control-plane`, `worker`, or one of the groups {}",
+                super::words(&groups)
+            )));
+        }
+        if template.vmid.is_none() && !template.unread.has("vmid") {
+            cx.missing(Some(key.span), "vmid", "add its number: `{vmid: 998, host: pve1}`");
+        }
+        if let Some((host, hosts)) = template.host.as_ref().zip(hosts.as_ref())
+            && !hosts.contains(&host.value)
+        {
+            let names: Vec<&str> = hosts.iter().map(HostName::as_str).collect();
+            cx.findings.push(
+                Finding::error(Code::UNKNOWN_HOST, host.span, format!("there is no host `{}`", host.value))
+                    .remedy(format!("the hosts are {}", super::words(&names))),
+            );
+        }
+    }
+}
+
+/// Returns the image that all machines of a template share.
+fn template_image(cx: &mut Context<'_>, images: &Images, users: &[&Draft], at: Span) -> String {
+    let mut wanted = users.iter().filter_map(|draft| Some((draft, images.of.get(&draft.name)?)));
     let Some((first, image)) = wanted.next() else { return String::new() };
     if let Some((other, _)) = wanted.find(|(_, other)| *other != image) {
         cx.findings.push(
@@ -309,7 +421,7 @@ fn template_image(cx: &mut Context<'_>, images: &Images, drafts: &[Draft], role:
                 at,
                 format!("`{}` and `{}` share a template but need different images", first.name, other.name),
             )
-            .remedy("give all machines of a role the same release, extensions and architecture, or use `source: disk`"),
+            .remedy("give them the same release, extensions and architecture, or a template of its own to one group: `templates: {GROUP: VMID}`"),
         );
     }
     image.clone()
