@@ -92,6 +92,7 @@ fn image() -> Image {
         schematic: None,
         file: None,
         factory: "https://factory.talos.dev".into(),
+        meta: None,
     }
 }
 

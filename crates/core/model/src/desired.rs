@@ -494,6 +494,30 @@ pub struct Image {
     pub file: Option<String>,
     /// The Image Factory.
     pub factory: String,
+    /// What META key 10 tells the one machine that boots this image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<MetaNetwork>,
+}
+
+/// A machine's network as META key 10 carries it, read by the metal platform alone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct MetaNetwork {
+    /// The link that all of it is for. Naming it turns DHCP off there.
+    pub link: String,
+    /// The machine's name; absent when it takes the name from DHCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<MachineName>,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
+    /// Default gateways.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<IpAddr>,
+    /// Name servers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dns: Vec<IpAddr>,
+    /// The MTU of the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
 }
 
 /// A template VM.

@@ -227,6 +227,7 @@ impl<'a> Context<'a> {
         if addons.contains_key("csi") {
             vmids::check_reserved(self, &templates);
         }
+        let images = image::bake(images, &mut machines, network.of_cluster.hostnames);
         let cluster = cluster::cluster(self, &drafts, &machines);
         let proxmox = cluster::proxmox(self);
         Some(Desired {
@@ -235,7 +236,7 @@ impl<'a> Context<'a> {
             hosts: hosts.shapes,
             network: network.of_cluster,
             os: addons::os(self, inventory.os.as_ref()),
-            images: images.list,
+            images,
             templates,
             machines,
             addons,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ichor_model::{
     At, Code, Finding, HostName, MachineName, Span, VmId,
     desired::{
-        AddressDelivery, Boot, CloneKind, ConfigDelivery, Image, ImageSource, Late, Platform, Role, Served,
-        Source, Template, Verify,
+        AddressDelivery, Boot, CloneKind, ConfigDelivery, Hostnames, Image, ImageSource, Late, Machine,
+        MetaNetwork, Platform, Role, Served, Source, Template, Verify,
     },
 };
 use ichor_spec::{
@@ -227,6 +227,7 @@ fn image_of(cx: &Context<'_>, draft: &Draft, boot: Boot) -> Option<Image> {
         schematic: image.schematic.as_ref().map(|id| id.value.0.clone()),
         file: image.file.as_ref().map(|file| file.value.clone()),
         factory: image.factory.as_ref().map_or_else(|| FACTORY.into(), |url| url.value.text.clone()),
+        meta: None,
     })
 }
 
@@ -277,6 +278,35 @@ fn distinct_id(list: &[Image], image: &Image) -> String {
     let taken =
         list.iter().filter(|known| known.id == base || known.id.starts_with(&format!("{base}-"))).count();
     if taken == 0 { base } else { format!("{base}-{}", taken + 1) }
+}
+
+/// Returns the images for good. META is baked in, so with it every machine has an image of its own.
+pub fn bake(images: Images, machines: &mut [Machine], hostnames: Hostnames) -> Vec<Image> {
+    let by_meta = machines.iter_mut().filter(|machine| machine.boot.address == AddressDelivery::Meta);
+    let own: Vec<Image> = by_meta
+        .filter_map(|machine| {
+            let shared = images.list.iter().find(|image| image.id == machine.image)?;
+            let id = format!("{}-{}", base_id(shared), machine.name);
+            let meta = Some(meta_network(machine, hostnames));
+            machine.image.clone_from(&id);
+            Some(Image { id, meta, ..shared.clone() })
+        })
+        .collect();
+    if own.is_empty() { images.list } else { own }
+}
+
+fn meta_network(machine: &Machine, hostnames: Hostnames) -> MetaNetwork {
+    let nic = machine.primary_nic();
+    MetaNetwork {
+        // [`kernel_args`] sees to it that the first card is called so.
+        link: "eth0".into(),
+        hostname: (hostnames == Hostnames::Inventory).then(|| machine.name.clone()),
+        addresses: nic.addresses.iter().filter_map(|address| address.known()).copied().collect(),
+        gateways: nic.gateways.clone(),
+        dns: nic.dns.clone(),
+        // Proxmox takes 1 for the bridge's own, which the guest then learns from its card.
+        mtu: nic.mtu.filter(|mtu| *mtu > 1),
+    }
 }
 
 /// Makes the template VMs that are in use. Roles and groups whose machines boot the same image may
