@@ -73,8 +73,9 @@ fn describe_template(template: &Template) -> String {
         CloneKind::Full => "full",
         CloneKind::Linked => "linked",
     };
-    let Template { vmid, role, image, .. } = template;
-    format!("VMID {vmid} for role {role}: {image}, {clone} clone")
+    let Template { vmid, image, .. } = template;
+    let made = if template.existing { ", made by hand" } else { "" };
+    format!("VMID {vmid} for {}: {image}, {clone} clone{made}", text::list(&template.serves))
 }
 
 /// Names the storages that something of this cluster is on, by what that is.
@@ -139,7 +140,7 @@ fn describe_boot(boot: Boot) -> String {
 mod tests {
     use ichor_model::{
         VmId,
-        desired::{Addon, Role},
+        desired::{Addon, Late, Source},
     };
 
     use super::*;
@@ -152,7 +153,9 @@ mod tests {
         desired.machines[3].disks[1].storage = "ceph".into();
         desired.templates = vec![Template {
             vmid: VmId::new(998).expect("vmid"),
-            role: Role::ControlPlane,
+            serves: vec!["control-plane".into()],
+            host: Late::From(Source::LiveHosts),
+            existing: false,
             image: desired.images[0].id.clone(),
             clone: CloneKind::Linked,
             storage: "zfs".into(),
@@ -165,7 +168,7 @@ mod tests {
             |line: &&str| ["Templates", "Storage", "Add-ons"].iter().any(|label| line.starts_with(label));
         let lines: Vec<&str> = shown.lines().filter(is_new).collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
-        Templates  VMID 998 for role control-plane: v1.13.9-nocloud-amd64, linked clone
+        Templates  VMID 998 for control-plane: v1.13.9-nocloud-amd64, linked clone
         Storage    disks on ceph and local-lvm; EFI on local-lvm; cloud-init on local-lvm; images on local; templates on zfs
         Add-ons    cni (cilium) 1.18.0, csi
         ");

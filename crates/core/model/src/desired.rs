@@ -525,9 +525,8 @@ pub struct MetaNetwork {
 pub struct Template {
     /// Its VMID.
     pub vmid: VmId,
-    /// Whom it serves.
-    #[serde(rename = "serves")]
-    pub role: Served,
+    /// Whom it serves: roles and groups by name, sorted.
+    pub serves: Vec<String>,
     /// The host it lives on.
     pub host: Late<HostName>,
     /// Whether somebody else made it: it is cloned, and never built, changed or deleted.
@@ -538,16 +537,6 @@ pub struct Template {
     pub clone: CloneKind,
     /// The storage of its disk.
     pub storage: String,
-}
-
-/// Whom a template serves: roles and groups by name, sorted.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Served(pub Vec<String>);
-
-impl fmt::Display for Served {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0.join(", "))
-    }
 }
 
 /// How a VM is cloned.

@@ -82,10 +82,11 @@ fn check_claims(
 fn vmids(cluster: &Desired) -> Claims {
     let machines =
         cluster.machines.iter().map(|machine| (machine.vmid.to_string(), format!("`{}`", machine.name)));
-    let templates = cluster
-        .templates
-        .iter()
-        .map(|template| (template.vmid.to_string(), format!("the {} template", template.role)));
+    // A template that somebody else made may serve several clusters.
+    let own = cluster.templates.iter().filter(|template| !template.existing);
+    let templates = own.map(|template| {
+        (template.vmid.to_string(), format!("the template of `{}`", template.serves.join("`, `")))
+    });
     machines.chain(templates).collect()
 }
 

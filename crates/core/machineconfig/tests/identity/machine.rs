@@ -47,6 +47,7 @@ pub fn machine(name: &str, nics: Vec<Nic>) -> Machine {
         talos: TalosVersion::new(1, 13, 9),
         kubernetes: KubernetesVersion::new(1, 36, 3),
         image: "v1.13.9-nocloud-amd64".into(),
+        template: None,
         boot: Boot {
             address: AddressDelivery::Cidata,
             config: ConfigDelivery::Cidata,

@@ -6,7 +6,7 @@ use ichor_model::{
     At, Code, Finding, HostName, MachineName, Span, VmId,
     desired::{
         AddressDelivery, Boot, CloneKind, ConfigDelivery, Hostnames, Image, ImageSource, Late, Machine,
-        MetaNetwork, Platform, Role, Served, Source, Template, Verify,
+        MetaNetwork, Platform, Role, Source, Template, Verify,
     },
 };
 use ichor_spec::{
@@ -324,11 +324,11 @@ pub fn templates(cx: &mut Context<'_>, images: &Images, drafts: &[Draft]) -> Vec
         })
         .collect();
     if !missing.is_empty() && !cx.image.unread.has("templates") {
-        let taken: Vec<u32> = given.0.iter().map(|(_, id)| id.value.number()).collect();
+        let taken: Vec<u32> = given.numbers().map(|(_, vmid)| vmid.value.number()).collect();
         no_template(cx, &missing, &taken);
     }
     let mut templates: Vec<Template> = Vec::new();
-    for (key, template) in &given.1 {
+    for (key, template) in &given.0 {
         let users: Vec<&Draft> = drafts
             .iter()
             .filter(|draft| template_key(&given, draft).is_some_and(|found| *found == key.value))
@@ -339,15 +339,15 @@ pub fn templates(cx: &mut Context<'_>, images: &Images, drafts: &[Draft]) -> Vec
         match templates.iter_mut().find(|known| known.vmid == new.vmid && known.image == new.image) {
             Some(known) => {
                 check_same_template(cx, known, &new, vmid.span);
-                known.role.0.extend(new.role.0);
+                known.serves.extend(new.serves);
             }
             None => templates.push(new),
         }
     }
     for template in &mut templates {
-        template.role.0.sort();
+        template.serves.sort();
     }
-    templates.sort_by(|a, b| a.role.cmp(&b.role));
+    templates.sort_by(|a, b| a.serves.cmp(&b.serves));
     templates
 }
 
@@ -361,7 +361,7 @@ fn template_vm(
     let host = written.host.as_ref().map(|host| host.value.clone()).or_else(|| only_host(cx));
     Template {
         vmid,
-        role: Served(vec![key.0.clone()]),
+        serves: vec![key.0.clone()],
         existing: written.existing.is_some_and(|at| at.value),
         image,
         clone: cx.image.clone.map_or(CloneKind::Full, |clone| clone.value),
@@ -378,7 +378,8 @@ fn check_same_template(cx: &mut Context<'_>, known: &Template, new: &Template, a
             Finding::error(Code::CONFLICTING_KEYS, at, message)
                 .because(format!(
                     "for `{}` and `{}` it differs in `host` or `existing`",
-                    known.role, new.role
+                    known.serves.join(", "),
+                    new.serves.join(", ")
                 ))
                 .remedy("say the same of it in both places, or use two templates"),
         );
@@ -394,7 +395,7 @@ fn only_host(cx: &Context<'_>) -> Option<HostName> {
 
 /// Returns which template a machine is cloned from: its group's, or else its role's.
 fn template_key<'a>(given: &'a Templates, draft: &Draft) -> Option<&'a TemplateKey> {
-    let mut keys = given.1.iter().map(|(key, _)| &key.value);
+    let mut keys = given.0.iter().map(|(key, _)| &key.value);
     let of_group = keys.clone().find(|key| key.role().is_none() && key.0 == draft.group.as_str());
     of_group.or_else(|| keys.find(|key| key.role() == Some(draft.role)))
 }
@@ -404,7 +405,7 @@ pub fn template_of(cx: &Context<'_>, draft: &Draft) -> Option<VmId> {
     let source = cx.image.source.map(|source| source.value);
     let given = cx.image.templates.as_ref().filter(|_| source == Some(ImageSource::Template))?;
     let key = template_key(given, draft)?;
-    given.0.iter().find(|(written, _)| written.value == *key).map(|(_, id)| id.value)
+    given.numbers().find(|(written, _)| *written == key).map(|(_, vmid)| vmid.value)
 }
 
 /// Reports templates for nobody, on no host, or without a number.
@@ -414,7 +415,7 @@ fn check_templates(cx: &mut Context<'_>, given: &Templates, drafts: &[Draft]) {
         names.collect::<Vec<_>>()
     });
     let hosts = hosts.filter(|_| !cx.proxmox.unread.has("hosts"));
-    for (key, template) in &given.1 {
+    for (key, template) in &given.0 {
         let is_group = drafts.iter().any(|draft| draft.group.as_str() == key.value.0);
         if key.role().is_none() && !is_group && cx.machines_known {
             let mut groups: Vec<&str> = drafts.iter().map(|draft| draft.group.as_str()).collect();

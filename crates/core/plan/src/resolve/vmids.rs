@@ -67,7 +67,7 @@ pub fn allocate(cx: &mut Context<'_>, drafts: &[Draft], csi: bool) -> Allocation
     if csi {
         taken.extend(VmId::new(CSI_VMID));
     }
-    taken.extend(cx.image.templates.iter().flat_map(|templates| templates.0.iter().map(|(_, id)| id.value)));
+    taken.extend(cx.image.templates.iter().flat_map(|templates| templates.numbers().map(|(_, id)| id.value)));
     let (fixed, ranged): (Vec<_>, Vec<_>) = wishes.into_iter().partition(Wish::is_fixed);
     for wish in &fixed {
         if let Some(id) = fixed_id(cx, wish) {
@@ -240,27 +240,32 @@ pub fn check_unique(cx: &mut Context<'_>, drafts: &[Draft], allocation: &Allocat
     }
 }
 
-/// Returns the numbers of templates, and reports those that cannot be used. Roles whose machines
-/// boot the same image may share one.
+/// Returns the numbers of templates, and reports those that cannot be used. Roles and groups whose
+/// machines boot the same image share one.
 fn check_templates(cx: &mut Context<'_>, templates: &[Template]) -> BTreeMap<VmId, (String, Span)> {
     let written = cx.image.templates.clone().map(|at| at.value).unwrap_or_default();
     let mut seen: BTreeMap<VmId, (String, Span)> = BTreeMap::new();
     for template in templates {
-        let place = written.0.iter().find(|(role, _)| role.value == template.role);
-        let Some(at) = place.map(|(_, id)| id.span) else { continue };
-        let other = templates.iter().find(|other| other.vmid == template.vmid && other.role < template.role);
-        if let Some(other) = other.filter(|other| other.image != template.image) {
-            let message = format!(
-                "the templates of `{}` and `{}` both have VMID {}",
-                other.role, template.role, template.vmid
-            );
+        let Some(at) = written.place_of(&template.serves) else { continue };
+        let name = format!("the template of `{}`", template.serves.join("`, `"));
+        if let Some((other, _)) = seen.get(&template.vmid) {
+            let message = format!("{other} and {name} both have VMID {}", template.vmid);
             cx.findings.push(
                 Finding::error(Code::VMID_TWICE, at, message)
                     .because("their machines boot different images")
                     .remedy("give each VM a number of its own"),
             );
         }
-        seen.entry(template.vmid).or_insert((format!("the template of role `{}`", template.role), at));
+        let holder =
+            cx.seen.holder_of_vmid(template.vmid).filter(|_| !template.existing).map(ToOwned::to_owned);
+        if let Some(holder) = holder {
+            let message = format!("VMID {} for {name} belongs to {holder}", template.vmid);
+            cx.findings.push(
+                Finding::error(Code::VMID_FOREIGN, at, message)
+                    .remedy("choose another number, or write `existing: true` if that VM is the template"),
+            );
+        }
+        seen.entry(template.vmid).or_insert((name, at));
     }
     seen
 }
@@ -269,15 +274,11 @@ fn check_templates(cx: &mut Context<'_>, templates: &[Template]) -> BTreeMap<VmI
 pub fn check_reserved(cx: &mut Context<'_>, templates: &[Template]) {
     let written = cx.image.templates.clone().map(|at| at.value).unwrap_or_default();
     for template in templates.iter().filter(|template| template.vmid.number() == CSI_VMID) {
-        let place = written.0.iter().find(|(role, _)| role.value == template.role);
+        let message = format!("the template of `{}` would have VMID 9999", template.serves.join("`, `"));
         cx.findings.push(
-            Finding::error(
-                Code::VMID_RESERVED,
-                place.map(|(_, id)| id.span),
-                format!("the template of role `{}` would have VMID 9999", template.role),
-            )
-            .because(KEPT_BY_CSI)
-            .remedy("choose another number"),
+            Finding::error(Code::VMID_RESERVED, written.place_of(&template.serves), message)
+                .because(KEPT_BY_CSI)
+                .remedy("choose another number"),
         );
     }
 }

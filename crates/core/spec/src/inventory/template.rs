@@ -1,9 +1,6 @@
 //! `image.templates`.
 
-use ichor_model::{
-    At, HostName, VmId,
-    desired::{Role, Served},
-};
+use ichor_model::{At, HostName, VmId, desired::Role};
 use schemars::JsonSchema;
 
 use crate::{
@@ -11,9 +8,21 @@ use crate::{
     yaml::{Kind, Node},
 };
 
-/// Templates by role or group: the number of each, and all that is said of them.
+/// Templates by role or group.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Templates(pub Vec<(At<TemplateKey>, At<VmId>)>, pub Vec<(At<TemplateKey>, At<Template>)>);
+pub struct Templates(pub Vec<(At<TemplateKey>, At<Template>)>);
+
+impl Templates {
+    /// Returns the number of every template that has one.
+    pub fn numbers(&self) -> impl Iterator<Item = (&TemplateKey, At<VmId>)> {
+        self.0.iter().filter_map(|(key, template)| Some((&key.value, template.vmid?)))
+    }
+
+    /// Returns where the number of a template stands that serves any of these.
+    pub fn place_of(&self, serves: &[String]) -> Option<ichor_model::Span> {
+        self.numbers().find(|(key, _)| serves.contains(&key.0)).map(|(_, vmid)| vmid.span)
+    }
+}
 
 /// A role, or a group by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,13 +32,6 @@ impl TemplateKey {
     /// Returns the role, unless this is a group.
     pub fn role(&self) -> Option<Role> {
         Role::ALL.into_iter().find(|role| role.word() == self.0)
-    }
-}
-
-/// A template is written where one of those it serves is.
-impl PartialEq<Served> for TemplateKey {
-    fn eq(&self, served: &Served) -> bool {
-        served.0.contains(&self.0)
     }
 }
 
@@ -72,10 +74,9 @@ impl Read for Written {
 impl Read for Templates {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         let Map(entries) = Map::<TemplateKey, Written>::read(node, reader)?;
-        let all: Vec<_> =
-            entries.into_iter().map(|(key, written)| (key, written.map(|written| written.0))).collect();
-        let numbers = all.iter().filter_map(|(key, template)| Some((key.clone(), template.vmid?)));
-        Some(Self(numbers.collect(), all))
+        Some(Self(
+            entries.into_iter().map(|(key, written)| (key, written.map(|written| written.0))).collect(),
+        ))
     }
 }
 
