@@ -145,6 +145,8 @@ fn machine(role: Role, name: &str, vmid: u32, address: u32, host: &str) -> Machi
         disks: vec![disk("scsi0", "system", 40)],
         nics: vec![nic(&seed, address)],
         vm: vm_options(),
+        sysctls: BTreeMap::new(),
+        kernel_modules: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         taints: BTreeMap::new(),

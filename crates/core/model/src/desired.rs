@@ -587,6 +587,12 @@ pub struct Machine {
     pub nics: Vec<Nic>,
     /// Everything else about the VM.
     pub vm: VmOptions,
+    /// Kernel parameters: the cluster's and its own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
+    /// Kernel modules: the cluster's and its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernel_modules: Vec<KernelModule>,
     /// Kubernetes labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

@@ -218,8 +218,16 @@ impl<'a> Context<'a> {
         let network = network::resolve(self, &drafts, boot.address);
         let hosts = seats::hosts(self);
         let seats = seats::seat(self, &drafts, &hosts);
-        let parts =
-            machine::Parts { boot, images: &images, vmids: &vmids, network: &network, hosts: &hosts, seats };
+        let os = addons::os(self, inventory.os.as_ref());
+        let parts = machine::Parts {
+            boot,
+            images: &images,
+            vmids: &vmids,
+            network: &network,
+            hosts: &hosts,
+            os: &os,
+            seats,
+        };
         let mut machines = machine::machines(self, &drafts, &parts);
         patches::assign(self, inventory.patches.as_ref(), &drafts, &mut machines);
         let templates = image::templates(self, &images, &drafts);
@@ -235,7 +243,7 @@ impl<'a> Context<'a> {
             proxmox: proxmox?,
             hosts: hosts.shapes,
             network: network.of_cluster,
-            os: addons::os(self, inventory.os.as_ref()),
+            os,
             images,
             templates,
             machines,

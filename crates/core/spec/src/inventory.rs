@@ -15,7 +15,7 @@ pub use addons::{
     Addon, AddonChoice, AddonSettings, Addons, Chart, Csi, CsiSettings, Git, Gitops, LoadBalancer,
     LoadBalancerSettings, Manifest, StorageClass,
 };
-pub use machine::{DiskShape, ExtraDisk, Machine, Pci, Roles, Startup, SystemDisk};
+pub use machine::{DiskShape, ExtraDisk, Machine, MachineImage, Pci, Roles, Startup, SystemDisk};
 pub use network::{MachineNetwork, Network, Nic, Route};
 pub use proxmox::{Host, Hosts, Overcommit, Placement, Proxmox, Storage, Tls};
 pub use template::{Template, TemplateKey, Templates};
@@ -179,8 +179,8 @@ record! {
         time_servers: List<TimeServer>,
         /// Kernel parameters.
         sysctls: Map<String, LooseText>,
-        /// Kernel modules.
-        kernel_modules: List<KernelModule>,
+        /// Kernel modules, by name or with parameters.
+        kernel_modules: List<Module>,
         /// Mirrors and credentials of image registries.
         registries: Map<String, Registry>,
         /// Settings of system-extension services.
@@ -188,8 +188,40 @@ record! {
     }
 }
 
+/// A kernel module: its name, or a map with its parameters.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema)]
+#[schemars(untagged)]
+pub enum Module {
+    /// Its name.
+    Name(String),
+    /// Its name and parameters.
+    Full(KernelModule),
+}
+
+impl Module {
+    /// Returns the module in its full form.
+    pub fn full(&self, span: ichor_model::Span) -> KernelModule {
+        match self {
+            Self::Name(name) => KernelModule {
+                name: Some(ichor_model::At::new(name.clone(), span)),
+                ..KernelModule::default()
+            },
+            Self::Full(module) => module.clone(),
+        }
+    }
+}
+
+impl Read for Module {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match node.kind {
+            Kind::Scalar { .. } => String::read(node, reader).map(Self::Name),
+            _ => KernelModule::read(node, reader).map(Self::Full),
+        }
+    }
+}
+
 record! {
-    /// A kernel module, by name or with parameters.
+    /// A kernel module and its parameters.
     KernelModule {
         /// Its name.
         name: String,

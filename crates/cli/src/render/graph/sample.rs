@@ -246,6 +246,8 @@ fn machine(role: Role, name: &str, number: usize, host: Option<&str>) -> Machine
         disks: vec![disk("scsi0", "system", Size::from_gib(40))],
         nics: vec![nic("net0", "vmbr0", Some(20), number)],
         vm: vm_options(),
+        sysctls: BTreeMap::new(),
+        kernel_modules: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         taints: BTreeMap::new(),

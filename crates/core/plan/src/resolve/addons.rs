@@ -9,7 +9,7 @@ use ichor_model::{
 use ichor_spec::{
     inventory::{self as spec, Addons, ExtensionService, Manifest, Os, Registry},
     read::Map,
-    values::TextOrSecret,
+    values::{LooseText, TextOrSecret},
 };
 use serde_json::{Value, json};
 
@@ -361,14 +361,10 @@ fn check_together(cx: &mut Context<'_>, written: &Addons, addons: &BTreeMap<Stri
 pub fn os(cx: &mut Context<'_>, written: Option<&At<Os>>) -> d::Os {
     let written = written.map(|at| at.value.clone()).unwrap_or_default();
     let registries = written.registries.map(|map| map.value.0).unwrap_or_default();
-    let modules = written.kernel_modules.iter().flat_map(|modules| &modules.value);
     d::Os {
         time_servers: values(written.time_servers.as_ref()).into_iter().map(|server| server.0).collect(),
-        sysctls: written
-            .sysctls
-            .map(|map| map.value.0.into_iter().map(|(key, value)| (key.value, value.value.0)).collect())
-            .unwrap_or_default(),
-        kernel_modules: modules.filter_map(|module| kernel_module(cx, module)).collect(),
+        sysctls: texts(written.sysctls.as_ref()),
+        kernel_modules: kernel_modules(cx, written.kernel_modules.as_ref()),
         mirrors: registries
             .iter()
             .filter_map(|(host, registry)| Some((host.value.clone(), mirror(registry)?)))
@@ -388,6 +384,21 @@ pub fn os(cx: &mut Context<'_>, written: Option<&At<Os>>) -> d::Os {
             })
             .unwrap_or_default(),
     }
+}
+
+/// Returns the texts of a map by their keys.
+pub fn texts(map: Option<&At<Map<String, LooseText>>>) -> BTreeMap<String, String> {
+    let entries = map.into_iter().flat_map(|map| &map.0);
+    entries.map(|(key, value)| (key.value.clone(), value.value.0.clone())).collect()
+}
+
+/// Returns the modules of a list, and reports those without a name.
+pub fn kernel_modules(
+    cx: &mut Context<'_>,
+    written: Option<&At<spec::List<spec::Module>>>,
+) -> Vec<d::KernelModule> {
+    let modules = written.into_iter().flat_map(|modules| &modules.value);
+    modules.filter_map(|module| kernel_module(cx, &At::new(module.full(module.span), module.span))).collect()
 }
 
 fn kernel_module(cx: &mut Context<'_>, module: &At<spec::KernelModule>) -> Option<d::KernelModule> {

@@ -1,6 +1,6 @@
 //! Images: platform, source and boot path are one choice, so that they cannot disagree.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ichor_model::{
     At, Code, Finding, HostName, MachineName, Span, VmId,
@@ -11,7 +11,7 @@ use ichor_model::{
 };
 use ichor_spec::{
     inventory::{self as spec, TemplateKey, Templates},
-    values::{Addressing, Extension},
+    values::{Addressing, Extension, SchematicId},
 };
 
 use super::{Context, cluster::values, expand::Draft, seats::storage};
@@ -97,12 +97,20 @@ fn check_delivery(cx: &mut Context<'_>, boot: Boot, leased: bool) {
             .remedy("set `image.source: disk`, or `boot.address: cloudinit`"),
         );
     }
-    let fixed = [
-        ("file", cx.image.file.as_ref().map(|file| file.span)),
-        ("schematic", cx.image.schematic.as_ref().map(|id| id.span)),
-    ];
-    let fixed = fixed.into_iter().find_map(|(key, span)| Some((key, span?)));
-    if let Some((key, span)) = fixed.filter(|_| boot.address == AddressDelivery::Meta) {
+}
+
+/// META is baked into images, so images that are made elsewhere cannot carry it.
+fn check_meta(cx: &mut Context<'_>, drafts: &[Draft], boot: Boot) {
+    if boot.address != AddressDelivery::Meta {
+        return;
+    }
+    let file = cx.image.file.as_ref().map(|file| (file.span, "file"));
+    let schematics = drafts.iter().filter_map(|draft| schematic(cx, &draft.all));
+    let fixed: BTreeMap<Span, &str> = match file {
+        Some(file) => BTreeMap::from([file]),
+        None => schematics.map(|id| (id.span, "schematic")).collect(),
+    };
+    for (span, key) in fixed {
         cx.findings.push(
             Finding::error(
                 Code::BOOT_PATH,
@@ -136,6 +144,7 @@ fn check_verify(cx: &mut Context<'_>, boot: Boot) {
 pub fn images(cx: &mut Context<'_>, drafts: &[Draft], boot: Boot) -> Images {
     check_schematic(cx, drafts);
     check_source(cx);
+    check_meta(cx, drafts, boot);
     let mut images = Images::default();
     for draft in drafts {
         let Some(image) = image_of(cx, draft, boot) else { continue };
@@ -152,15 +161,32 @@ pub fn images(cx: &mut Context<'_>, drafts: &[Draft], boot: Boot) -> Images {
     images
 }
 
+/// Returns the schematic of a machine's image: its own, or else the cluster's.
+pub fn schematic<'a>(cx: &'a Context<'_>, machine: &'a spec::Machine) -> Option<&'a At<SchematicId>> {
+    own_schematic(machine).or(cx.image.schematic.as_ref())
+}
+
+fn own_schematic(machine: &spec::Machine) -> Option<&At<SchematicId>> {
+    machine.image.as_ref().and_then(|image| image.schematic.as_ref())
+}
+
 /// A schematic id stands for a whole recipe.
 fn check_schematic(cx: &mut Context<'_>, drafts: &[Draft]) {
-    let Some(schematic) = cx.image.schematic.as_ref().map(|id| id.span) else { return };
-    let recipe =
-        [cx.image.extensions.as_ref().map(|at| at.span), cx.image.kernel_args.as_ref().map(|at| at.span)];
-    let levels = drafts.iter().flat_map(|draft| draft.levels(cx));
-    let of_machines = levels.filter_map(|level| level.extensions.as_ref().map(|at| at.span));
-    let others: BTreeSet<Span> = recipe.into_iter().flatten().chain(of_machines).collect();
-    for other in others {
+    let mut others: BTreeMap<Span, Span> = BTreeMap::new();
+    if let Some(schematic) = &cx.image.schematic {
+        let extensions = cx.image.extensions.as_ref().map(|at| at.span);
+        let recipe = [extensions, cx.image.kernel_args.as_ref().map(|at| at.span)];
+        others.extend(recipe.into_iter().flatten().map(|other| (other, schematic.span)));
+    }
+    for draft in drafts {
+        let Some(schematic) = schematic(cx, &draft.all) else { continue };
+        for level in draft.levels(cx) {
+            let args = level.image.as_ref().and_then(|image| image.kernel_args.as_ref());
+            let recipe = [level.extensions.as_ref().map(|at| at.span), args.map(|at| at.span)];
+            others.extend(recipe.into_iter().flatten().map(|other| (other, schematic.span)));
+        }
+    }
+    for (other, schematic) in others {
         cx.findings.push(
             Finding::error(Code::SCHEMATIC, other, "a schematic id already fixes this")
                 .see(schematic, "the schematic")
@@ -221,10 +247,10 @@ fn image_of(cx: &Context<'_>, draft: &Draft, boot: Boot) -> Option<Image> {
         source,
         platform: platform(source, boot),
         arch: cx.arch_of(&draft.all),
-        secureboot: image.secureboot.is_some_and(|at| at.value),
+        secureboot: secureboot(cx, &draft.all).is_some(),
         extensions: extensions(cx, draft),
-        kernel_args: kernel_args(cx, boot),
-        schematic: image.schematic.as_ref().map(|id| id.value.0.clone()),
+        kernel_args: kernel_args(cx, draft, boot),
+        schematic: schematic(cx, &draft.all).map(|id| id.value.0.clone()),
         file: image.file.as_ref().map(|file| file.value.clone()),
         factory: image.factory.as_ref().map_or_else(|| FACTORY.into(), |url| url.value.text.clone()),
         meta: None,
@@ -241,25 +267,39 @@ const fn platform(source: ImageSource, boot: Boot) -> Platform {
     }
 }
 
+/// Returns where secure boot is asked for, if a machine has it.
+pub fn secureboot(cx: &Context<'_>, machine: &spec::Machine) -> Option<At<bool>> {
+    let own = machine.image.as_ref().and_then(|image| image.secureboot);
+    own.or(cx.image.secureboot).filter(|secureboot| secureboot.value)
+}
+
 /// The cluster's extensions and those of every level of the machine, sorted: the order changes the
 /// schematic's id.
 fn extensions(cx: &Context<'_>, draft: &Draft) -> Vec<String> {
-    let recipe = &cx.image.extensions;
-    let default = recipe.is_none() && cx.image.schematic.is_none() && cx.image.file.is_none();
+    let recipe = cx.image.extensions.as_ref().filter(|_| own_schematic(&draft.all).is_none());
+    let fixed = schematic(cx, &draft.all).is_some() || cx.image.file.is_some();
+    let default = cx.image.extensions.is_none() && !fixed;
     let mut all: Vec<String> = default.then(|| GUEST_AGENT.to_owned()).into_iter().collect();
     let own = draft.levels(cx).flat_map(|level| values(level.extensions.as_ref()));
-    all.extend(values(recipe.as_ref()).into_iter().chain(own).map(|Extension(name)| name));
+    all.extend(values(recipe).into_iter().chain(own).map(|Extension(name)| name));
     all.sort();
     all.dedup();
     all
 }
 
-/// META names its link, so the name must be known before the machine has booted once.
-fn kernel_args(cx: &Context<'_>, boot: Boot) -> Vec<String> {
+/// The cluster's arguments and those of every level of the machine, each once. META names its link,
+/// so the name must be known before the machine has booted once.
+fn kernel_args(cx: &Context<'_>, draft: &Draft, boot: Boot) -> Vec<String> {
     const PLAIN_NAMES: &str = "net.ifnames=0";
-    let mut args = values(cx.image.kernel_args.as_ref());
-    if boot.address == AddressDelivery::Meta && !args.iter().any(|arg| arg == PLAIN_NAMES) {
-        args.push(PLAIN_NAMES.into());
+    let recipe = cx.image.kernel_args.as_ref().filter(|_| own_schematic(&draft.all).is_none());
+    let own = draft.levels(cx).filter_map(|level| level.image.as_ref());
+    let own = own.flat_map(|image| values(image.kernel_args.as_ref()));
+    let link = (boot.address == AddressDelivery::Meta).then(|| PLAIN_NAMES.to_owned());
+    let mut args = Vec::new();
+    for arg in values(recipe).into_iter().chain(own).chain(link) {
+        if !args.contains(&arg) {
+            args.push(arg);
+        }
     }
     args
 }

@@ -14,9 +14,10 @@ use ichor_spec::{
 
 use super::{
     Context,
+    addons::{self, texts},
     cluster::values,
     expand::Draft,
-    image::{GUEST_AGENT, Images, template_of},
+    image::{GUEST_AGENT, Images, schematic, secureboot, template_of},
     network::Networks,
     seats::{Hosts, storage},
     vmids::Allocation,
@@ -46,6 +47,8 @@ pub struct Parts<'a> {
     pub network: &'a Networks,
     /// The hosts.
     pub hosts: &'a Hosts,
+    /// Operating-system settings of every machine.
+    pub os: &'a d::Os,
     /// Which host each machine goes to; for the others only the live Proxmox can tell.
     pub seats: BTreeMap<MachineName, HostName>,
 }
@@ -72,7 +75,7 @@ pub fn machines(cx: &mut Context<'_>, drafts: &[Draft], parts: &Parts<'_>) -> Ve
         .collect()
 }
 
-fn machine(cx: &Context<'_>, draft: &Draft, parts: &Parts<'_>, cluster: &str) -> Option<d::Machine> {
+fn machine(cx: &mut Context<'_>, draft: &Draft, parts: &Parts<'_>, cluster: &str) -> Option<d::Machine> {
     let host = match parts.seats.get(&draft.name) {
         Some(host) => Late::Known(host.clone()),
         None if parts.hosts.are_known() => return None,
@@ -102,12 +105,36 @@ fn machine(cx: &Context<'_>, draft: &Draft, parts: &Parts<'_>, cluster: &str) ->
         nics: nics(cx, draft, parts, host.known())?,
         disks,
         vm,
+        sysctls: sysctls(draft, parts.os),
+        kernel_modules: kernel_modules(cx, draft, parts.os),
         labels: map(all.labels.as_ref(), |value| value.0.clone()),
         annotations: map(all.annotations.as_ref(), |value| value.0.clone()),
         taints: map(all.taints.as_ref(), |value| value.0.clone()),
         patches: Vec::new(),
         host,
     })
+}
+
+/// The cluster's kernel parameters, and the machine's own over them.
+fn sysctls(draft: &Draft, os: &d::Os) -> BTreeMap<String, String> {
+    let mut all = os.sysctls.clone();
+    all.extend(texts(draft.all.sysctls.as_ref()));
+    all
+}
+
+/// The cluster's kernel modules and those of every level of the machine; of two with the same name
+/// the nearest counts.
+fn kernel_modules(cx: &mut Context<'_>, draft: &Draft, os: &d::Os) -> Vec<d::KernelModule> {
+    let written: Vec<_> =
+        draft.levels(cx).filter_map(|level| level.kernel_modules.as_ref()).cloned().collect();
+    let mut all = os.kernel_modules.clone();
+    for list in &written {
+        for module in addons::kernel_modules(cx, Some(list)) {
+            all.retain(|known| known.name != module.name);
+            all.push(module);
+        }
+    }
+    all
 }
 
 fn map<V>(
@@ -514,7 +541,7 @@ fn too_many(cx: &mut Context<'_>, at: Span, what: &str, count: usize, most: usiz
 fn check_firmware(cx: &mut Context<'_>, draft: &Draft) {
     let all = draft.all.clone();
     let (arch, board) = (cx.arch_of(&all), board(cx, &all));
-    let secureboot = cx.image.secureboot.filter(|at| at.value);
+    let secureboot = secureboot(cx, &all);
     let bios = all.bios.map_or(Bios::Ovmf, |at| at.value);
     let at = all.machine.map(|at| at.span).or(all.bios.map(|at| at.span)).or(secureboot.map(|at| at.span));
     if arch == Arch::Arm64 && (board != Board::Virt || bios != Bios::Ovmf || secureboot.is_some()) {
@@ -631,7 +658,7 @@ fn check_nics(cx: &mut Context<'_>, draft: &Draft) {
 
 fn check_agent(cx: &mut Context<'_>, draft: &Draft) {
     let wanted = draft.all.agent;
-    let known = cx.image.schematic.is_none() && cx.image.file.is_none();
+    let known = schematic(cx, &draft.all).is_none() && cx.image.file.is_none();
     let present = !known || has_agent_extension(cx, draft);
     if let Some(agent) = wanted.filter(|agent| agent.value && !present) {
         cx.findings.push(
@@ -650,7 +677,7 @@ fn check_agent(cx: &mut Context<'_>, draft: &Draft) {
         (recipe, format!("add `{GUEST_AGENT}` to `image.extensions`"))
     } else {
         let image = cx.image.file.as_ref().map(|file| file.span);
-        let image = image.or(cx.image.schematic.as_ref().map(|id| id.span));
+        let image = image.or(schematic(cx, &draft.all).map(|id| id.span));
         (
             image,
             format!(

@@ -6,12 +6,12 @@ use ichor_model::{
 };
 use schemars::JsonSchema;
 
-use super::{List, MachineNetwork, Nic, Patch};
+use super::{List, MachineNetwork, Module, Nic, Patch};
 use crate::{
     read::{Map, OneOrMany, Read, Reader, record},
     values::{
         Address, CacheMode, CpuType, Extension, Filesystem, Int, LabelKey, LabelValue, LooseText,
-        NamePattern, Notes, PciSlot, ScsiController, Tag, Taint, VmIds,
+        NamePattern, Notes, PciSlot, SchematicId, ScsiController, Tag, Taint, VmIds,
     },
     yaml::{Kind, Node},
 };
@@ -95,6 +95,12 @@ record! {
         kubernetes: KubernetesVersion,
         /// Talos extensions, added to those of `image`.
         extensions: List<Extension>,
+        /// What is different about its boot image.
+        image: MachineImage,
+        /// Kernel parameters, joined with those of `os`.
+        sysctls: Map<String, LooseText>,
+        /// Kernel modules, added to those of `os`; one of the same name is replaced.
+        kernel_modules: List<Module>,
         /// Kubernetes labels.
         labels: Map<LabelKey, LabelValue>,
         /// Kubernetes annotations.
@@ -103,6 +109,18 @@ record! {
         taints: Map<LabelKey, Taint>,
         /// Patches to the machine config, after those of the cluster.
         patches: List<Patch>,
+    }
+}
+
+record! {
+    /// What is different about the boot image of a machine.
+    MachineImage {
+        /// Kernel arguments, added to those of `image`.
+        kernel_args: List<String>,
+        /// Uses the image signed for secure boot.
+        secureboot: bool,
+        /// The id of a schematic made elsewhere, in place of the extensions and arguments of `image`.
+        schematic: SchematicId,
     }
 }
 
