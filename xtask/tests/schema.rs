@@ -33,6 +33,18 @@ fn yaml_files(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
+fn releases_may_look_like_numbers() {
+    for text in [
+        "cluster: {contract: 1.13}",
+        "addons: {cert_manager: 1.18}",
+        "addons: {cni: {cilium: {version: 1.16}}}",
+        "machines: {cp: {labels: {rack: 12}}}",
+    ] {
+        assert_eq!(errors(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn mistakes_that_a_schema_can_see_are_seen() {
     for (text, place) in [
         ("clustr: {}", ""),

@@ -68,7 +68,8 @@ impl JsonSchema for Minor {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "A minor version, such as `v1.13`.",
-            "type": "string",
+            // To a YAML reader `1.13` is a number.
+            "type": ["string", "number"],
             "pattern": r"^v?[0-9]+\.[0-9]+$",
         })
     }

@@ -1097,7 +1097,18 @@ macro_rules! loose_text_schema {
 
 loose_text_schema! {
     LooseText, ["string", "number", "boolean"], "Text, which may look like a number or a switch.", "1024";
+    Release, ["string", "number"], "A release, such as `v1.18.2`.", "v1.18.2";
     LabelValue, ["string", "number"], "A Kubernetes label value, at most 63 characters.", "apps";
+}
+
+/// The release of an add-on, as its makers write it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release(pub String);
+
+impl Read for Release {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        String::read(node, reader).map(Self)
+    }
 }
 
 /// Any YAML, handed on as it is to Talos, Kubernetes or Helm.

@@ -9,7 +9,7 @@ use ichor_model::{
 use ichor_spec::{
     inventory::{self as spec, Addons, ExtensionService, Manifest, Os, Registry},
     read::Map,
-    values::{LooseText, TextOrSecret},
+    values::{LooseText, Release, TextOrSecret},
 };
 use serde_json::{Value, json};
 
@@ -57,8 +57,8 @@ fn to_value<T: serde::Serialize>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-fn text(at: Option<&At<String>>) -> Option<String> {
-    at.map(|at| at.value.clone())
+fn text(at: Option<&At<Release>>) -> Option<String> {
+    at.map(|at| at.value.0.clone())
 }
 
 fn switches(written: &Addons, addons: &mut BTreeMap<String, Addon>) {

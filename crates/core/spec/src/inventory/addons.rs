@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use super::List;
 use crate::{
     read::{Read, Reader, record},
-    values::{Any, FilePath, Secret, Url},
+    values::{Any, FilePath, Release, Secret, Url},
     yaml::{Kind, Node},
 };
 
@@ -52,7 +52,7 @@ record! {
     /// Settings of an add-on.
     AddonSettings {
         /// Its release. Absent: the one this ichor was tested with.
-        version: String,
+        version: Release,
         /// Values, as for its Helm chart.
         values: Any,
         /// A file with values, relative to the inventory.
@@ -67,7 +67,7 @@ pub enum Addon {
     /// Installed or not, with defaults.
     Switch(bool),
     /// Installed in this release.
-    Version(String),
+    Version(Release),
     /// Installed with settings.
     Settings(AddonSettings),
 }
@@ -78,7 +78,7 @@ impl Read for Addon {
             Kind::Scalar { text, .. }
                 if text.starts_with('v') || text.starts_with(|c: char| c.is_ascii_digit()) =>
             {
-                String::read(node, reader).map(Self::Version)
+                Release::read(node, reader).map(Self::Version)
             }
             Kind::Scalar { .. } => bool::read(node, reader).map(Self::Switch),
             _ => AddonSettings::read(node, reader).map(Self::Settings),
@@ -195,7 +195,7 @@ record! {
     /// Settings of the Proxmox CSI plugin.
     CsiSettings {
         /// Its release.
-        version: String,
+        version: Release,
         /// Values, as for its Helm chart.
         values: Any,
         /// A file with values, relative to the inventory.
@@ -235,7 +235,7 @@ record! {
     /// The repository that a GitOps agent follows.
     Git {
         /// The agent's release.
-        version: String,
+        version: Release,
         /// The repository. Absent: the agent is installed and follows nothing yet.
         url: Url,
         /// The branch.
@@ -271,7 +271,7 @@ record! {
         /// `metallb` or `cilium`.
         kind: String,
         /// Its release.
-        version: String,
+        version: Release,
         /// Address pools: networks, or ranges such as `10.0.0.200-10.0.0.220`.
         pools: List<String>,
         /// Values, as for its Helm chart.
@@ -311,7 +311,7 @@ record! {
         /// The chart repository.
         repository: Url,
         /// The chart's version.
-        version: String,
+        version: Release,
         /// The namespace.
         namespace: String,
         /// Values.
