@@ -45,6 +45,17 @@ fn releases_may_look_like_numbers() {
 }
 
 #[test]
+fn entries_may_be_removed_by_nothing() {
+    for text in [
+        "machines: {cp: {labels: {a: ~}, sysctls: {k: ~}, taints: {t: ~}}, worker: ~}",
+        "proxmox: {hosts: {pve1: ~}}",
+        "image: {templates: {gpu: ~}}",
+    ] {
+        assert_eq!(errors(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn mistakes_that_a_schema_can_see_are_seen() {
     for (text, place) in [
         ("clustr: {}", ""),

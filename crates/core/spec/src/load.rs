@@ -135,7 +135,7 @@ fn parse(sources: &Sources, source: SourceId, findings: &mut Findings) -> Option
     (node.kind != Kind::Null).then_some(node)
 }
 
-/// Lays one tree over another: maps join, everything else hides what is below.
+/// Lays one tree over another: maps join, nothing removes, everything else hides what is below.
 fn lay_over(above: Option<Node>, below: Option<Node>) -> Option<Node> {
     match (above, below) {
         (Some(above), Some(below)) => Some(lay_node(above, below)),
@@ -161,7 +161,8 @@ fn lay_entries(top: Vec<(Key, Node)>, bottom: Vec<(Key, Node)>) -> Vec<(Key, Nod
         match index.get(&key.text) {
             Some(i) => {
                 let (old_key, old) = &mut joined[*i];
-                *old = lay_over(Some(node), old.take());
+                let below = old.take();
+                *old = if node.kind == Kind::Null { None } else { lay_over(Some(node), below) };
                 *old_key = key;
             }
             None => joined.push((key, Some(node))),
@@ -237,6 +238,44 @@ mod tests {
     fn nothing_lifts_a_default() {
         let (inventory, _) = load_text(&["network: {vlan: 10}\n"], &["network: {vlan: ~}\n"]);
         assert_eq!(inventory.expect("inventory").network.expect("network").vlan, None);
+    }
+
+    #[test]
+    fn nothing_removes_an_entry() {
+        let (inventory, findings) = load_text(
+            &[
+                "proxmox: {hosts: {pve1: {zone: a}, pve2: {zone: b}}}\nmachines: {cp: {role: worker}, gone: {role: worker}}\n",
+            ],
+            &["proxmox: {hosts: {pve1: ~, pve3: ~}}\nmachines: {gone: ~}\n"],
+        );
+        assert!(findings.is_empty(), "{findings:?}");
+        let inventory = inventory.expect("inventory");
+        let hosts = inventory.proxmox.expect("proxmox").value.hosts.expect("hosts").value.0.0;
+        let names: Vec<&str> = hosts.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["pve2", "pve3"], "a host of which nothing is said is a host");
+        assert_eq!(inventory.machines.expect("machines").0.len(), 1);
+    }
+
+    #[test]
+    fn nothing_removes_an_entry_of_the_levels_below() {
+        let (inventory, findings) = load_text(
+            &[],
+            &[
+                "defaults: {labels: {a: x, b: x}}\nroles: {worker: {labels: {b: ~, c: x}}}\nmachines: {w: {labels: {a: ~}}}\n",
+            ],
+        );
+        assert!(findings.is_empty(), "{findings:?}");
+        let mut inventory = inventory.expect("inventory");
+        let machine = inventory.machines.take().expect("machines").value.0.remove(0).1.value;
+        let role = inventory.roles.expect("roles").value.0.0.remove(0).1.value;
+        let defaults = inventory.defaults.expect("defaults").value;
+        let keys = |machine: crate::inventory::Machine| {
+            let labels = machine.labels.expect("labels").value.0;
+            labels.into_iter().map(|(key, _)| key.value.0).collect::<Vec<_>>()
+        };
+        let one_way = machine.clone().over(role.clone().over(defaults.clone()));
+        let other_way = machine.over(role).over(defaults);
+        assert_eq!((keys(one_way), keys(other_way)), (vec!["c".to_owned()], vec!["c".to_owned()]));
     }
 
     #[test]

@@ -68,6 +68,9 @@ impl Unread {
 
 /// A type that can be read from a tree.
 pub trait Read: Sized {
+    /// Whether nothing at all can be read, as a record of which nothing is said.
+    const TAKES_NOTHING: bool = false;
+
     /// Reads the value, or reports why it cannot be read.
     fn read(node: &Node, reader: &mut Reader) -> Option<Self>;
 
@@ -293,6 +296,8 @@ macro_rules! record {
         }
 
         impl $crate::read::Read for $name {
+            const TAKES_NOTHING: bool = true;
+
             fn read(node: &$crate::yaml::Node, reader: &mut $crate::read::Reader) -> Option<Self> {
                 reader.fields(node, Self::KEYS).map(|fields| Self::from_fields(fields, reader))
             }
@@ -391,13 +396,14 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
-/// A map whose keys the user chooses, in the order of the file.
+/// A map whose keys the user chooses, in the order of the file, and the keys that `~` removes from
+/// what lies below.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Map<K, V>(pub Vec<(At<K>, At<V>)>);
+pub struct Map<K, V>(pub Vec<(At<K>, At<V>)>, pub Vec<K>);
 
 impl<K, V> Default for Map<K, V> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self(Vec::new(), Vec::new())
     }
 }
 
@@ -408,8 +414,13 @@ impl<K: FromKey, V: Read> Read for Map<K, V> {
             return None;
         };
         let mut map = Vec::with_capacity(entries.len());
+        let mut removed = Vec::new();
         for (key, value) in entries {
             let name = K::from_key(key, reader);
+            if value.kind == Kind::Null && !V::TAKES_NOTHING {
+                removed.extend(name);
+                continue;
+            }
             let read = reader.step(Step::Key(key.text.as_str().into()), |reader| V::read(value, reader));
             match (name, read) {
                 (Some(name), Some(read)) => {
@@ -418,11 +429,14 @@ impl<K: FromKey, V: Read> Read for Map<K, V> {
                 _ => reader.lost = true,
             }
         }
-        Some(Self(map))
+        Some(Self(map, removed))
     }
 
     fn over(self, below: Self) -> Self {
-        let Self(mut joined) = below;
+        let Self(mut joined, mut removed) = below;
+        joined.retain(|(key, _)| !self.1.contains(&key.value));
+        removed.retain(|key| !self.0.iter().any(|(k, _)| k.value == *key));
+        removed.extend(self.1);
         for (key, value) in self.0 {
             match joined.iter().position(|(k, _)| k.value == key.value) {
                 Some(i) => {
@@ -432,7 +446,7 @@ impl<K: FromKey, V: Read> Read for Map<K, V> {
                 None => joined.push((key, value)),
             }
         }
-        Self(joined)
+        Self(joined, removed)
     }
 }
 
@@ -448,6 +462,8 @@ impl<K: JsonSchema, V: JsonSchema> JsonSchema for Map<K, V> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let keys = generator.subschema_for::<K>();
         let values = generator.subschema_for::<V>();
+        // Not `anyOf`: editors could then no longer say which key of a record is wrong.
+        let values = json_schema!({ "if": { "type": "null" }, "else": values });
         json_schema!({ "type": "object", "propertyNames": keys, "additionalProperties": values })
     }
 }

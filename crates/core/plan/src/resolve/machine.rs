@@ -118,6 +118,8 @@ fn machine(cx: &mut Context<'_>, draft: &Draft, parts: &Parts<'_>, cluster: &str
 /// The cluster's kernel parameters, and the machine's own over them.
 fn sysctls(draft: &Draft, os: &d::Os) -> BTreeMap<String, String> {
     let mut all = os.sysctls.clone();
+    let removed = draft.all.sysctls.iter().flat_map(|map| &map.1);
+    removed.for_each(|key| drop(all.remove(key)));
     all.extend(texts(draft.all.sysctls.as_ref()));
     all
 }

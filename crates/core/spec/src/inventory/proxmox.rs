@@ -50,7 +50,7 @@ pub struct Hosts(pub Map<HostName, Host>);
 impl Read for Hosts {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.kind {
-            Kind::List(items) => Some(Self(Map(named_hosts(items, reader)))),
+            Kind::List(items) => Some(Self(Map(named_hosts(items, reader), Vec::new()))),
             Kind::Map(_) => Map::read(node, reader).map(Self),
             _ => {
                 reader.wrong_kind(

@@ -73,7 +73,7 @@ impl Read for Written {
 
 impl Read for Templates {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let Map(entries) = Map::<TemplateKey, Written>::read(node, reader)?;
+        let Map(entries, _) = Map::<TemplateKey, Written>::read(node, reader)?;
         Some(Self(
             entries.into_iter().map(|(key, written)| (key, written.map(|written| written.0))).collect(),
         ))
@@ -90,7 +90,7 @@ impl JsonSchema for Templates {
         schemars::json_schema!({
             "description": "Templates by role (`control-plane`, `worker`) or by the name of a group.",
             "type": "object",
-            "additionalProperties": { "anyOf": [number, template] },
+            "additionalProperties": { "anyOf": [number, template, { "type": "null" }] },
             "examples": ["{control-plane: 998, gpu: {vmid: 997, host: pve1, existing: true}}"],
         })
     }
