@@ -370,6 +370,12 @@ pub struct Os {
     /// Registry credentials by registry.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub registry_auth: BTreeMap<String, RegistryAuth>,
+    /// How certificates of registries are checked, where that is special.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub registry_tls: BTreeMap<String, RegistryTls>,
+    /// Files with CA certificates to trust, relative to the inventory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trusted_roots: Vec<String>,
     /// System-extension services by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extension_services: BTreeMap<String, ExtensionService>,
@@ -403,6 +409,16 @@ pub struct RegistryAuth {
     pub username: String,
     /// Where the password is found.
     pub password: SecretRef,
+}
+
+/// How the certificate of a registry is checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegistryTls {
+    /// By a CA file, relative to the inventory.
+    Ca(String),
+    /// Not at all.
+    Insecure,
 }
 
 /// The settings of a system-extension service.

@@ -181,7 +181,9 @@ record! {
         sysctls: Map<String, LooseText>,
         /// Kernel modules, by name or with parameters.
         kernel_modules: List<Module>,
-        /// Mirrors and credentials of image registries.
+        /// Files with CA certificates that every machine trusts besides the well-known ones.
+        trusted_roots: List<FilePath>,
+        /// Mirrors, credentials and certificates of image registries.
         registries: Map<String, Registry>,
         /// Settings of system-extension services.
         extension_services: Map<String, ExtensionService>,
@@ -243,6 +245,10 @@ record! {
         username: String,
         /// Where the user's password is found.
         password: Secret,
+        /// A file with the CA that signed its certificate, in place of the well-known ones.
+        ca: FilePath,
+        /// Does not check its certificate.
+        insecure: bool,
     }
 }
 

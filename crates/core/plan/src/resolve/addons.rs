@@ -373,6 +373,11 @@ pub fn os(cx: &mut Context<'_>, written: Option<&At<Os>>) -> d::Os {
             .iter()
             .filter_map(|(host, registry)| Some((host.value.clone(), registry_auth(cx, registry)?)))
             .collect(),
+        registry_tls: registries
+            .iter()
+            .filter_map(|(host, registry)| Some((host.value.clone(), registry_tls(cx, registry)?)))
+            .collect(),
+        trusted_roots: values(written.trusted_roots.as_ref()).into_iter().map(|file| file.0).collect(),
         extension_services: written
             .extension_services
             .map(|map| {
@@ -434,6 +439,23 @@ fn registry_auth(cx: &mut Context<'_>, registry: &At<Registry>) -> Option<d::Reg
             None
         }
     }
+}
+
+fn registry_tls(cx: &mut Context<'_>, registry: &Registry) -> Option<d::RegistryTls> {
+    let insecure = registry.insecure.filter(|insecure| insecure.value);
+    if let (Some(ca), Some(insecure)) = (&registry.ca, insecure) {
+        cx.findings.push(
+            Finding::error(
+                Code::CONFLICTING_KEYS,
+                insecure.span,
+                "a certificate is checked by a CA or not at all",
+            )
+            .see(ca.span, "the CA")
+            .remedy("remove `insecure`"),
+        );
+    }
+    let by_ca = registry.ca.as_ref().map(|ca| d::RegistryTls::Ca(ca.value.0.clone()));
+    by_ca.or(insecure.map(|_| d::RegistryTls::Insecure))
 }
 
 fn service_settings(cx: &mut Context<'_>, service: &ExtensionService) -> d::ExtensionService {
