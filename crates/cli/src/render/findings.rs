@@ -248,15 +248,16 @@ mod tests {
         let gone = Span { source: sources.add("gone.yaml", ""), start: 0, end: 0 };
         let findings = [
             Finding::error(Code::UNREADABLE, gone, "`gone.yaml` cannot be read").because("no such file"),
-            Finding::warning(Code::NO_TOKEN, None, "no API token is given").remedy("set `proxmox.token`"),
+            Finding::warning(Code::NO_GATEWAY, None, "the network has no gateway")
+                .remedy("set `network.gateway`"),
         ];
         insta::assert_snapshot!(plain(&sources, &findings), @r"
         error[ICH-1015]: `gone.yaml` cannot be read
         --> gone.yaml
          = note: no such file
 
-        warning[ICH-1902]: no API token is given
-         = help: set `proxmox.token`
+        warning[ICH-1509]: the network has no gateway
+         = help: set `network.gateway`
 
         1 error and 1 warning; nothing was changed
         hint: to learn more, run

@@ -102,9 +102,9 @@ mod tests {
             assert!(document(&asked).get(key).is_none(), "{key}");
         }
         asked.seats = Some(Vec::new());
-        asked.findings = vec![json!({ "code": "ICH-1902" })];
+        asked.findings = vec![json!({ "code": "ICH-1509" })];
         let value = document(&asked);
-        assert_eq!(value["findings"][0]["code"], "ICH-1902");
+        assert_eq!(value["findings"][0]["code"], "ICH-1509");
         assert_eq!(value["cluster"]["name"], "homelab");
         assert_eq!(value["machines"][0]["vmid"], 2000);
         assert_eq!(value["placement"], json!([]));

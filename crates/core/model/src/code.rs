@@ -289,8 +289,6 @@ catalogue! {
 
     1901 INSECURE_TLS "the connection to Proxmox is not verified":
         "Whoever sits between can read the API token. Pin the certificate: `tls: {sha256: ...}`; Proxmox shows the fingerprint under Node, Certificates.";
-    1902 NO_TOKEN "no API token is given":
-        "A warning: what works offline still does, so the inventory can be checked and planned, but nothing can be asked of Proxmox or changed there. Say where the token is found: `token: {env: ICHOR_PVE_TOKEN}`.";
     1903 PLAIN_HTTP "the Proxmox API is addressed over plain HTTP":
         "The API speaks HTTPS on port 8006.";
     1904 BAD_FINGERPRINT "a TLS fingerprint is malformed":

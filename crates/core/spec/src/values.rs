@@ -34,7 +34,7 @@ parsed! {
     LabelKey, BAD_LABEL, "a label key";
     Taint, BAD_LABEL, "a taint, `Effect` or `value:Effect`";
     Extension, EXTENSION, "the name of an extension, as in `siderolabs/qemu-guest-agent`";
-    Fingerprint, BAD_URL, "a SHA-256 fingerprint: 32 pairs of hex digits with colons";
+    Fingerprint, BAD_FINGERPRINT, "a SHA-256 fingerprint: 32 pairs of hex digits with colons";
     SchematicId, SCHEMATIC, "a schematic id: 64 hex digits";
 }
 

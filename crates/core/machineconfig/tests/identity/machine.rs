@@ -58,6 +58,8 @@ pub fn machine(name: &str, nics: Vec<Nic>) -> Machine {
         disks: Vec::new(),
         nics,
         vm: options(),
+        sysctls: BTreeMap::new(),
+        kernel_modules: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         taints: BTreeMap::new(),

@@ -70,7 +70,8 @@ impl Layout {
 
     /// Tells what would remain if a host were lost.
     pub fn lose(&self, host: &HostName) -> Result<Loss, Finding> {
-        if !self.hosts.iter().any(|known| known.name == *host) {
+        let carries = self.placement.seats.iter().any(|seat| seat.host == *host);
+        if !carries && !self.hosts.iter().any(|known| known.name == *host) {
             let names: Vec<String> = self.hosts.iter().map(|host| host.name.to_string()).collect();
             return Err(Finding::error(Code::UNKNOWN_HOST, None, format!("there is no host `{host}`"))
                 .remedy(format!("the hosts are {}", words(&names))));
