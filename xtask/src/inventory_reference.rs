@@ -56,7 +56,10 @@ fn table(keys: &Map<String, Value>) -> String {
 
 /// What is to be said of a value that has no keys: its alternatives, its pattern, an example.
 fn value(definition: &Value) -> String {
-    let mut lines = format!("\nWritten as {}.", kind(definition));
+    let mut lines = match kind(definition) {
+        any if any.is_empty() => "\nWritten as it is.".to_owned(),
+        kind => format!("\nWritten as {kind}."),
+    };
     if let Some(words) = definition["enum"].as_array() {
         let words: Vec<String> =
             words.iter().map(|word| format!("`{}`", word.as_str().unwrap_or_default())).collect();
@@ -74,6 +77,9 @@ fn value(definition: &Value) -> String {
 fn kind(value: &Value) -> String {
     if let Some(name) = value["$ref"].as_str() {
         return link(name);
+    }
+    if value["else"].is_object() {
+        return kind(&value["else"]);
     }
     let alternatives = value["anyOf"].as_array().or(value["oneOf"].as_array());
     if let Some(alternatives) = alternatives {

@@ -61,7 +61,8 @@ record! {
         patches: List<Patch>,
         /// What is installed on the cluster.
         addons: Addons,
-        /// Where ichor keeps what cannot be asked back: a directory, or a bucket such as `s3://bucket/prefix`.
+        /// Where ichor keeps what cannot be asked back: a directory, `.ichor` unless set, or a bucket such as
+        /// `s3://bucket/prefix`.
         store: Store,
         /// How secrets are kept.
         secrets: Secrets,
@@ -91,7 +92,7 @@ record! {
         protect: bool,
         /// Lets workloads run on control planes.
         schedule_on_control_planes: bool,
-        /// Lets machines find each other through the Talos discovery service.
+        /// Lets machines find each other through the Talos discovery service; so unless switched off.
         discovery: bool,
         /// DNS domain of services; `cluster.local` unless set.
         domain: Domain,
@@ -135,11 +136,12 @@ record! {
 record! {
     /// The boot image.
     Image {
-        /// How the image gets onto machines.
+        /// How the image gets onto machines; `disk` unless set.
         source: d::ImageSource,
-        /// The processor architecture of machines that do not say.
+        /// The processor architecture of machines that do not say; `amd64` unless set.
         arch: d::Arch,
-        /// Official Talos extensions.
+        /// Official Talos extensions. Absent: `siderolabs/qemu-guest-agent`, so that addresses can be found; a list
+        /// replaces it.
         extensions: List<Extension>,
         /// Extra kernel arguments.
         kernel_args: List<String>,
@@ -150,12 +152,12 @@ record! {
         /// An ISO that is already on a Proxmox storage, such as `local:iso/talos.iso`. It must be a nocloud
         /// one for machines that get anything by cloud-init or cidata; for DHCP either will do.
         file: String,
-        /// The Image Factory.
+        /// The Image Factory; `https://factory.talos.dev` unless set.
         factory: Url,
         /// The template of each role or group, for `source: template`: its VMID, or a map with more. A group's own
         /// template wins over that of its role.
         templates: Templates,
-        /// How machines are made from a template.
+        /// How machines are made from a template; `full` unless set.
         clone: d::CloneKind,
     }
 }
@@ -163,11 +165,11 @@ record! {
 record! {
     /// How machines get their first address and their machine config.
     Boot {
-        /// What delivers the address.
+        /// What delivers the address; `cloudinit` unless set, `dhcp` under `addressing: dhcp`.
         address: d::AddressDelivery,
-        /// What delivers the machine config.
+        /// What delivers the machine config; `maintenance` unless set.
         config: d::ConfigDelivery,
-        /// What vouches for a machine's key before it is given secrets.
+        /// What vouches for a machine's key before it is given secrets; `console` unless set.
         verify: d::Verify,
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 record! {
     /// What is installed on the cluster, in the order that works.
     Addons {
-        /// The pod network: `cilium`, `flannel` or `none`.
+        /// The pod network: `cilium`, `flannel` (the default) or `none`.
         cni: AddonChoice,
         /// The Proxmox cloud controller manager.
         ccm: Addon,

@@ -30,9 +30,11 @@ record! {
         /// Takes its settings, not its identity, from another entry of `machines`.
         like: MachineName,
 
-        /// The VMID, the first of them for a group, or a range.
+        /// The VMID, the first of them for a group, or a range. Absent: the first free one of 2000-2999 for control
+        /// planes, of 3000-3999 for workers.
         vmid: VmIds,
-        /// The address, the first of them for a group; two for dual stack.
+        /// The address, the first of them for a group; two for dual stack. Absent: counted up from `+10` for control
+        /// planes, from `+20` for workers.
         address: OneOrMany<Address>,
         /// The MAC address of the first network card. Absent: derived.
         mac: MacAddress,
@@ -43,17 +45,17 @@ record! {
         /// The zone to run in.
         zone: String,
 
-        /// Processor cores of each socket.
+        /// Processor cores of each socket; 4 unless set.
         cpu: Int<1, 512>,
-        /// Sockets.
+        /// Sockets; 1 unless set.
         sockets: Int<1, 4>,
-        /// The processor model shown to the guest.
+        /// The processor model shown to the guest; `x86-64-v2-AES` unless set, `host` on arm64.
         cpu_type: CpuType,
         /// Emulates NUMA.
         numa: bool,
-        /// Memory. It is never ballooned.
+        /// Memory; 4GiB for control planes and 8GiB for workers unless set. It is never ballooned.
         memory: Size,
-        /// The system disk: its size, or a map with more.
+        /// The system disk: its size, or a map with more; 20GiB for control planes and 50GiB for workers unless set.
         disk: SystemDisk,
         /// The storage of all disks of this machine, in place of `proxmox.storage.disks`.
         storage: String,
@@ -66,17 +68,17 @@ record! {
         /// Devices passed through from the host.
         pci: List<Pci>,
 
-        /// The emulated board.
+        /// The emulated board; `q35` unless set, `virt` on arm64.
         machine: Board,
-        /// The firmware.
+        /// The firmware; `ovmf` unless set.
         bios: Bios,
-        /// Adds a TPM 2.0.
+        /// Adds a TPM 2.0. Absent: with secure boot.
         tpm: bool,
-        /// The SCSI controller.
+        /// The SCSI controller; `virtio-scsi-pci` unless set.
         scsi_controller: ScsiController,
         /// Expects the guest agent. Absent: when the image has its extension.
         agent: bool,
-        /// Starts the VM with its host.
+        /// Starts the VM with its host; so unless switched off.
         on_boot: bool,
         /// Makes Proxmox refuse to delete the VM.
         protection: bool,
@@ -208,13 +210,13 @@ record! {
         storage: String,
         /// Shows it to the guest as a solid-state disk.
         ssd: bool,
-        /// Gives freed blocks back.
+        /// Gives freed blocks back; so unless switched off.
         discard: bool,
         /// Gives it a thread of its own; takes effect with `scsi_controller: virtio-scsi-single`.
         iothread: bool,
-        /// Includes it in backups.
+        /// Includes it in backups; so unless switched off.
         backup: bool,
-        /// Includes it in replication.
+        /// Includes it in replication; so unless switched off.
         replicate: bool,
         /// The cache mode.
         cache: CacheMode,
@@ -232,17 +234,17 @@ record! {
         storage: String,
         /// Where it is mounted. Absent: `/var/mnt/NAME`. `none` leaves it raw.
         mount: String,
-        /// Its filesystem.
+        /// Its filesystem; `xfs` unless set.
         filesystem: Filesystem,
         /// Shows it to the guest as a solid-state disk.
         ssd: bool,
-        /// Gives freed blocks back.
+        /// Gives freed blocks back; so unless switched off.
         discard: bool,
         /// Gives it a thread of its own.
         iothread: bool,
-        /// Includes it in backups.
+        /// Includes it in backups; so unless switched off.
         backup: bool,
-        /// Includes it in replication.
+        /// Includes it in replication; so unless switched off.
         replicate: bool,
         /// The cache mode.
         cache: CacheMode,

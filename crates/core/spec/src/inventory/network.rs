@@ -17,13 +17,13 @@ record! {
         gateway: OneOrMany<Ip>,
         /// Name servers.
         dns: OneOrMany<Ip>,
-        /// The Proxmox bridge.
+        /// The Proxmox bridge; `vmbr0` unless set.
         bridge: String,
         /// The VLAN.
         vlan: Int<1, 4094>,
         /// The MTU; 1 takes the bridge's.
         mtu: Int<1, 65520>,
-        /// The emulated network card.
+        /// The emulated network card; `virtio` unless set.
         model: NicModel,
         /// Lets the Proxmox firewall filter the cards.
         firewall: bool,
@@ -31,13 +31,13 @@ record! {
         queues: Int<1, 64>,
         /// The first three bytes of derived MAC addresses. Absent: locally administered ones.
         mac_prefix: MacPrefix,
-        /// Whether addresses are fixed or leased.
+        /// Whether addresses are fixed (`static`, the default) or leased (`dhcp`).
         addressing: Addressing,
         /// Who names the machines: this inventory, or the DHCP server.
         hostnames: Hostnames,
-        /// Addresses of pods.
+        /// Addresses of pods; `10.244.0.0/16` unless set, for IPv4.
         pods: OneOrMany<Cidr>,
-        /// Addresses of services.
+        /// Addresses of services; `10.96.0.0/12` unless set, for IPv4.
         services: OneOrMany<Cidr>,
     }
 }

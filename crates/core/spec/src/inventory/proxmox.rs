@@ -121,9 +121,9 @@ record! {
 record! {
     /// Which storage holds what.
     Storage {
-        /// VM disks.
+        /// VM disks; `local-lvm` unless set.
         disks: String,
-        /// Downloaded images and ISOs.
+        /// Downloaded images and ISOs; `local` unless set.
         images: String,
         /// Template VMs. Absent: as `disks`.
         templates: String,
@@ -137,9 +137,9 @@ record! {
 record! {
     /// How machines are spread over hosts.
     Placement {
-        /// `spread` evens out, `pack` fills up, `pin` leaves every choice to the inventory.
+        /// `spread` (the default) evens out, `pack` fills up, `pin` leaves every choice to the inventory.
         strategy: Strategy,
-        /// How many times over processors and memory may be given out.
+        /// How many times over processors and memory may be given out; 1 unless set.
         overcommit: Overcommit,
         /// Machines that go to a certain host.
         pin: Map<MachineName, HostName>,
