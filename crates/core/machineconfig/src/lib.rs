@@ -1,12 +1,33 @@
 //! Talos machine configs, patches, secrets and certificates, without talosctl.
+//!
+//! - [`document`] reads configs, [`emit`] writes them, and [`schema`] says what there is to read and
+//!   write; [`patch`] changes a config as Talos would, [`validate`] judges it as a node would, and
+//!   [`lint`] looks at a patch before there is anything to apply it to.
+//! - [`secrets`] makes, reads and writes the secrets of a cluster, [`pki`] its certificates;
+//!   [`talosconfig`] and [`kubeconfig`] give people access.
+//! - [`schematic`] names an image offline; [`meta`], [`cidata`] and [`reservations`] give a machine its
+//!   first address.
 
 pub mod cidata;
+pub mod document;
+pub mod emit;
 pub mod kubeconfig;
+pub mod lint;
 pub mod meta;
+pub mod patch;
 pub mod pki;
 pub mod reservations;
 mod scalar;
+pub mod schema;
 pub mod schematic;
 pub mod secrets;
+mod suggest;
 pub mod talosconfig;
 mod tree;
+pub mod validate;
+
+pub use document::{Config, Document};
+pub use emit::emit;
+pub use lint::lint;
+pub use patch::{Patch, apply};
+pub use validate::validate;

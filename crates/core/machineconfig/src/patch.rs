@@ -1,0 +1,167 @@
+//! Patches: changing a config exactly as Talos would.
+//!
+//! 1. [`Patch`] reads a patch: documents to merge (and what they delete), or RFC 6902 operations.
+//! 2. [`apply`] takes patches in order. Documents are found by kind and name ([`crate::document::Identity`]);
+//!    deletions run before additions ([`delete`]), then fields are merged by the rules of their
+//!    types ([`merge`]). A document that is not there is appended.
+//! 3. RFC 6902 operations ([`json`]) work on a config of one document only, as in Talos.
+//!
+//! Talos' rules changed over time (optional numbers, deletion in free-form values, documents that
+//! are not there), so the release counts.
+
+mod delete;
+mod json;
+mod load;
+mod merge;
+
+use ichor_model::{Code, Finding, Findings, Minor, SourceId, Span};
+use serde_json::Value as Json;
+
+use crate::{
+    document::{Config, Document, Identity},
+    schema::release,
+    validate::conflicting_documents,
+};
+
+use delete::Selector;
+use json::Operation;
+
+/// A patch with the name that messages call it by.
+#[derive(Debug, Clone)]
+pub struct Patch {
+    name: String,
+    content: Content,
+    /// What was odd about it, but no reason to refuse it.
+    notes: Findings,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    Strategic(Vec<PatchDocument>),
+    Json { operations: Vec<Operation>, at: Option<Span> },
+}
+
+/// One document of a patch.
+#[derive(Debug, Clone)]
+struct PatchDocument {
+    deletes: Vec<Selector>,
+    /// What is merged; absent if the document only deletes.
+    document: Option<Document>,
+}
+
+impl Patch {
+    /// Reads a patch from YAML or JSON text. An empty one changes nothing.
+    pub fn parse(name: &str, source: SourceId, bytes: &[u8]) -> Result<Self, Findings> {
+        let (content, notes) = load::text(source, bytes).map_err(|findings| named(name, &findings))?;
+        Ok(Self { name: name.to_owned(), content, notes })
+    }
+
+    /// Takes a patch that was written inside an inventory: a document, a list of documents, a list
+    /// of operations, or text.
+    pub fn from_json(name: &str, value: &Json) -> Result<Self, Findings> {
+        let (content, notes) = load::json(value).map_err(|findings| named(name, &findings))?;
+        Ok(Self { name: name.to_owned(), content, notes })
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether this is a list of RFC 6902 operations.
+    pub const fn is_json(&self) -> bool {
+        matches!(self.content, Content::Json { .. })
+    }
+
+    /// Returns the documents that it merges.
+    pub fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.parts().iter().filter_map(|part| part.document.as_ref())
+    }
+
+    /// Returns what was odd about it.
+    pub(crate) const fn notes(&self) -> &Findings {
+        &self.notes
+    }
+
+    /// Says that operations cannot work on configs of a contract, and what to write instead.
+    pub(crate) fn refused_by_contract(&self, contract: Minor) -> Option<Finding> {
+        match &self.content {
+            Content::Json { operations, at } if release(contract) >= 12 && !operations.is_empty() => {
+                Some(json::refused(operations, None, *at))
+            }
+            _ => None,
+        }
+    }
+
+    fn parts(&self) -> &[PatchDocument] {
+        match &self.content {
+            Content::Strategic(parts) => parts,
+            Content::Json { .. } => &[],
+        }
+    }
+}
+
+/// Says in each finding which patch it is about.
+pub(crate) fn named(name: &str, findings: &Findings) -> Findings {
+    findings.iter().map(|finding| finding.clone().because(format!("in patch `{name}`"))).collect()
+}
+
+/// Applies patches in order, as the given Talos would.
+pub fn apply(config: &Config, patches: &[Patch], talos: Minor) -> Result<Config, Findings> {
+    let mut config = config.clone();
+    for patch in patches {
+        let mut findings = Findings::new();
+        match &patch.content {
+            Content::Strategic(parts) => strategic(&mut config, parts, talos, &mut findings),
+            Content::Json { operations, at } => {
+                config = json::apply(&config, operations, *at).map_err(|found| named(&patch.name, &found))?;
+            }
+        }
+        if findings.has_errors() {
+            return Err(named(&patch.name, &findings));
+        }
+    }
+    Ok(config)
+}
+
+fn strategic(config: &mut Config, parts: &[PatchDocument], talos: Minor, findings: &mut Findings) {
+    let release = release(talos);
+    if release < 14 {
+        twice(parts, findings);
+    }
+    for part in parts {
+        for selector in &part.deletes {
+            match config.get_mut(&selector.identity) {
+                Some(_) if selector.is_document() => {
+                    config.remove(&selector.identity);
+                }
+                Some(document) => {
+                    if let Err(finding) = delete::apply(document, selector, release) {
+                        findings.push(finding);
+                    }
+                }
+                None if release < 14 => findings.push(delete::missing_document(selector)),
+                None => {}
+            }
+        }
+        let Some(document) = &part.document else { continue };
+        match config.get_mut(document.identity()) {
+            Some(mine) => merge::document(mine, document, release, findings),
+            None => config.push(document.clone()),
+        }
+    }
+    findings.extend(conflicting_documents(config, talos));
+}
+
+/// Before 1.14 a patch may not hold the same document twice.
+fn twice(parts: &[PatchDocument], findings: &mut Findings) {
+    let mut seen: Vec<&Identity> = Vec::new();
+    for document in parts.iter().filter_map(|part| part.document.as_ref()) {
+        if seen.contains(&document.identity()) {
+            let message = format!("duplicate document {} is not allowed", document.identity());
+            let finding = Finding::error(Code::DUPLICATE_KEY, document.at(), message);
+            findings.push(finding.remedy("make one document of them, or two patches"));
+        }
+        seen.push(document.identity());
+    }
+}
