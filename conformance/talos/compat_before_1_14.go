@@ -1,0 +1,33 @@
+//go:build !from_1_14
+
+package main
+
+import (
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+)
+
+func (o Options) forThisVersion() ([]generate.Option, error) {
+	var list []generate.Option
+
+	if o.CNINone {
+		list = append(list, generate.WithClusterCNIConfig(&v1alpha1.CNIConfig{CNIName: "none"}))
+	}
+
+	if o.CustomCNIURL != "" {
+		list = append(list, generate.WithClusterCNIConfig(&v1alpha1.CNIConfig{
+			CNIName: "custom",
+			CNIUrls: []string{o.CustomCNIURL},
+		}))
+	}
+
+	kubeSpan, err := o.kubeSpan()
+
+	return append(list, kubeSpan...), err
+}
+
+func bundleFromConfig(provider config.Provider) (*secrets.Bundle, error) {
+	return secrets.NewBundleFromConfig(secrets.NewClock(), provider), nil
+}
