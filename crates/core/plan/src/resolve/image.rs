@@ -47,6 +47,7 @@ pub fn boot(cx: &mut Context<'_>) -> Boot {
     let verify = cx.boot.verify.map_or(default, |at| at.value);
     let boot = Boot { address, config, verify };
     check_delivery(cx, boot, leased);
+    check_lease(cx, boot, leased);
     check_verify(cx, boot);
     boot
 }
@@ -95,6 +96,28 @@ fn check_delivery(cx: &mut Context<'_>, boot: Boot, leased: bool) {
                 "META needs an image of its own for each machine, not a template",
             )
             .remedy("set `image.source: disk`, or `boot.address: cloudinit`"),
+        );
+    }
+}
+
+/// Talos asks for leases of IPv4 addresses only, and names come with leases only.
+fn check_lease(cx: &mut Context<'_>, boot: Boot, leased: bool) {
+    let cidr = cx.network.cidr.as_ref().filter(|_| leased && !cx.network.unread.has("cidr"));
+    if let Some(cidr) = cidr.filter(|cidr| cidr.0.iter().all(|net| net.value.0.addr().is_ipv6())) {
+        cx.findings.push(
+            Finding::error(Code::FAMILY, cidr.span, "an IPv6 network alone gives machines no lease")
+                .because("machines ask for IPv4 leases until they have their config")
+                .remedy("set `addressing: static`, or add an IPv4 network"),
+        );
+    }
+    let named = cx.network.hostnames.filter(|at| at.value == Hostnames::Dhcp);
+    let known = !cx.boot.unread.has("address") && !cx.network.unread.has("addressing");
+    if let Some(hostnames) = named.filter(|_| known && boot.address != AddressDelivery::Dhcp) {
+        let message = format!("no DHCP server names machines whose address comes by {}", boot.address);
+        cx.findings.push(
+            Finding::error(Code::DHCP_AND_STATIC, hostnames.span, message)
+                .because("a machine with a fixed address asks for no lease, and so for no name")
+                .remedy("remove `hostnames`, or set `boot.address: dhcp`"),
         );
     }
 }
