@@ -137,7 +137,7 @@ catalogue! {
     1118 EMPTY_VALUE "a value is empty":
         "An empty text, list or map stands where something is wanted. Remove the key to get the default.";
     1119 BAD_PATH "a path is not usable":
-        "Files are named relative to the inventory that mentions them, with `/` between directories, so that the directory can be moved and shared as one piece.";
+        "Files are named relative to the file that mentions them, with `/` between directories, so that the directory can be moved and shared as one piece.";
     1120 BAD_TAG "a Proxmox tag is not allowed":
         "Proxmox tags are letters, digits, `_`, `-`, `+` and `.`, starting with a letter, a digit or `_`. Proxmox stores them in lower case.";
     1121 BAD_LABEL "a Kubernetes label, annotation or taint is not allowed":

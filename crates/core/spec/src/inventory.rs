@@ -277,7 +277,7 @@ pub enum Patch {
 record! {
     /// A patch and whom it is for.
     PatchFor {
-        /// A file, relative to the inventory.
+        /// A file, relative to the file that names it.
         file: FilePath,
         /// The patch itself.
         inline: Any,
@@ -350,7 +350,7 @@ record! {
     Secrets {
         /// Age recipients that secrets are encrypted to.
         age: List<Recipient>,
-        /// The file with the Talos secrets bundle, relative to the inventory. Absent: ichor keeps it in `store`.
+        /// The file with the Talos secrets bundle, relative to the file that names it. Absent: ichor keeps it in `store`.
         file: FilePath,
     }
 }

@@ -123,11 +123,33 @@ pub fn load(sources: &Sources, layers: &Layers, findings: &mut Findings) -> Opti
         return None;
     }
     let tree = lay_over(own, tree)?;
-    let mut reader = Reader::default();
+    let mut reader = Reader::with_bases(bases(sources, layers));
     let inventory = Inventory::read(&tree, &mut reader);
     findings.extend(reader.findings);
     *findings = sources.hide_private_lines(findings);
     inventory
+}
+
+/// Returns where shared defaults lie that are not beside the inventory, relative to it.
+fn bases(sources: &Sources, layers: &Layers) -> BTreeMap<SourceId, String> {
+    let directory = |source: &SourceId| sources.get(*source).map(|file| directory_of(&file.path));
+    let Some(own) = layers.files.first().and_then(directory) else { return BTreeMap::new() };
+    let way = |source: &SourceId| Some((*source, way_between(&own, &directory(source)?)));
+    layers.defaults.iter().filter_map(way).filter(|(_, way)| !way.is_empty()).collect()
+}
+
+/// Returns the parts of the directory of a file.
+fn directory_of(path: &str) -> Vec<&str> {
+    let (directory, _) = path.rsplit_once('/').unwrap_or_default();
+    let root = path.starts_with('/').then_some("");
+    root.into_iter().chain(directory.split('/').filter(|part| !part.is_empty() && *part != ".")).collect()
+}
+
+/// Returns the way from one directory to another, both seen from the same place.
+fn way_between(from: &[&str], to: &[&str]) -> String {
+    let shared = from.iter().zip(to).take_while(|(from, to)| from == to).count();
+    let up = from[shared..].iter().map(|_| "..");
+    up.chain(to[shared..].iter().copied()).collect::<Vec<_>>().join("/")
 }
 
 fn parse(sources: &Sources, source: SourceId, findings: &mut Findings) -> Option<Node> {
@@ -276,6 +298,33 @@ mod tests {
         let one_way = machine.clone().over(role.clone().over(defaults.clone()));
         let other_way = machine.over(role).over(defaults);
         assert_eq!((keys(one_way), keys(other_way)), (vec!["c".to_owned()], vec!["c".to_owned()]));
+    }
+
+    #[test]
+    fn paths_lead_from_the_inventory_wherever_they_are_named() {
+        for (defaults, own, wanted) in [
+            ("environments/defaults.yaml", "environments/dev/cluster.yaml", "../s.yaml"),
+            ("../defaults.yaml", "./cluster.yaml", "../s.yaml"),
+            ("/a/defaults.yaml", "/a/b/c/ichor.yaml", "../../s.yaml"),
+            ("../defaults.yaml", "dev/ichor.yaml", "../../s.yaml"),
+            ("defaults.yaml", "ichor.yaml", "s.yaml"),
+        ] {
+            let mut sources = Sources::default();
+            let text =
+                "secrets: {file: s.yaml}\nproxmox: {token: {sops: 's.yaml#a'}}\npatches: [/etc/x.yaml]\n";
+            let layers = Layers {
+                defaults: vec![sources.add(defaults, text)],
+                files: vec![sources.add(own, "proxmox: {tls: {ca: ca.pem}}\n")],
+            };
+            let mut findings = Findings::new();
+            let inventory = load(&sources, &layers, &mut findings).expect("inventory");
+            let proxmox = inventory.proxmox.expect("proxmox").value;
+            assert_eq!(inventory.secrets.expect("secrets").file.as_ref().expect("file").0, wanted);
+            let token = ichor_model::SecretRef::Sops(format!("{wanted}#a"));
+            assert_eq!(proxmox.token.expect("token").value.0, token);
+            assert_eq!(proxmox.tls.expect("tls").ca.as_ref().expect("ca").0, "ca.pem");
+            assert_eq!(findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::BAD_PATH]);
+        }
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! record can be laid over another one, field by field. What could not be read is remembered as
 //! [`Unread`], so that nobody reports it as missing too.
 
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
-use ichor_model::{At, Code, Finding, Findings, Problem, Span};
+use ichor_model::{At, Code, Finding, Findings, Problem, SourceId, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::{
@@ -24,6 +24,8 @@ pub struct Reader {
     path: Vec<Step>,
     /// Whether the value of the current key lost one of its items.
     lost: bool,
+    /// Where files lie whose directory is not that of the inventory, relative to it.
+    bases: BTreeMap<SourceId, String>,
 }
 
 /// A step on the way to a value.
@@ -90,6 +92,20 @@ pub fn over<T: Read>(above: Option<At<T>>, below: Option<At<T>>) -> Option<At<T>
 }
 
 impl Reader {
+    /// Makes a reader of files of which some lie elsewhere: by each, the way from the inventory's
+    /// directory to its own.
+    pub fn with_bases(bases: BTreeMap<SourceId, String>) -> Self {
+        Self { bases, ..Self::default() }
+    }
+
+    /// Makes a path relative to the inventory, wherever the file lies that names it.
+    pub fn rebase(&self, path: &str, at: Span) -> String {
+        match self.bases.get(&at.source) {
+            Some(base) if !path.starts_with('/') => format!("{base}/{path}"),
+            _ => path.to_owned(),
+        }
+    }
+
     /// Names the value that is being read.
     pub fn subject(&self) -> String {
         match self.path.last() {

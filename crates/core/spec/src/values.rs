@@ -30,7 +30,6 @@ parsed! {
     MacPrefix, BAD_MAC, "a MAC prefix, as in `BC:24:11`";
     NamePattern, NAME_PATTERN, "a name with `{n}` in it";
     Address, BAD_ADDRESS, "an address, an offset such as `+10`, or `dhcp`";
-    FilePath, BAD_PATH, "a path relative to the inventory";
     LabelKey, BAD_LABEL, "a label key";
     Taint, BAD_LABEL, "a taint, `Effect` or `value:Effect`";
     Extension, EXTENSION, "the name of an extension, as in `siderolabs/qemu-guest-agent`";
@@ -297,7 +296,7 @@ macro_rules! text_schema {
 text_schema! {
     NamePattern, "A name with `{n}` for the number, or `{n:02}` for a padded one.", r"^[^{}]*\{n(:0[1-9])?\}[^{}]*$", "talos-cp-{n:02}";
     Url, "The address of a server, with its scheme.", "^[a-z][a-z0-9+.-]*://[^\\s]+$", "https://pve1.example:8006";
-    FilePath, "A path relative to the inventory.", "^.+$", "patches/all.yaml";
+    FilePath, "A path relative to the file that names it.", "^[^/]", "patches/all.yaml";
     CpuType, "A processor model of QEMU, or `custom-NAME` of Proxmox.", "^[A-Za-z0-9][A-Za-z0-9_.+-]*$", "x86-64-v2-AES";
     CertSan, "A DNS name, which may begin with `*.`, or an address.", r"^(\*\.)?[A-Za-z0-9.:-]+$", "k8s.lab.example";
     TimeServer, "A DNS name, an address, or a clock device below `/dev/`.", "^(/dev/)?[A-Za-z0-9.:_-]+$", "pool.ntp.org";
@@ -595,18 +594,30 @@ fn check_authority(place: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A path relative to the inventory.
+/// A path, relative to the directory of the inventory. It is written relative to the file that names
+/// it, which may be shared defaults in a directory above.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePath(pub String);
+
+impl Read for FilePath {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let Self(path) = reader.parse(node, Code::BAD_PATH, "a path relative to this file")?;
+        Some(Self(reader.rebase(&path, node.span)))
+    }
+}
 
 impl FromStr for FilePath {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
+        if text.starts_with('/') {
+            let remedy = "copy the file beside the inventory and write its path from there; `..` is allowed";
+            return Err(Problem::new("is an absolute path", remedy));
+        }
         if text.is_empty() || text.ends_with('/') || text.chars().any(char::is_control) {
             return Err(Problem::new(
                 "is not the path of a file",
-                "write the path of a file, relative to the inventory",
+                "write the path of a file, relative to this one",
             ));
         }
         Ok(Self(text.into()))
@@ -980,6 +991,7 @@ fn read_secret(key: &Key, value: &Node, reader: &mut Reader) -> Option<SecretRef
             reader.findings.push(bad_secret(value.span, message, remedy));
             None
         }
+        None if matches!(key.text.as_str(), "file" | "sops") => Some(make(reader.rebase(text, value.span))),
         None => Some(make(text.clone())),
     }
 }
@@ -1036,7 +1048,7 @@ impl JsonSchema for Secret {
             "additionalProperties": false,
             "properties": {
                 "env": place("An environment variable."),
-                "file": place("A file, relative to the inventory."),
+                "file": place("A file, relative to the one that names it."),
                 "sops": place("A value in a SOPS file: `path#dotted.key`."),
                 "vault": place("A field of a Vault or OpenBao KV v2 secret: `mount/path#field`."),
                 "command": {

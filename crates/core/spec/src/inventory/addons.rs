@@ -55,7 +55,7 @@ record! {
         version: Release,
         /// Values, as for its Helm chart.
         values: Any,
-        /// A file with values, relative to the inventory.
+        /// A file with values, relative to the file that names it.
         values_file: FilePath,
     }
 }
@@ -198,7 +198,7 @@ record! {
         version: Release,
         /// Values, as for its Helm chart.
         values: Any,
-        /// A file with values, relative to the inventory.
+        /// A file with values, relative to the file that names it.
         values_file: FilePath,
         /// Storage classes to make.
         storage_classes: List<StorageClass>,
@@ -316,7 +316,7 @@ record! {
         namespace: String,
         /// Values.
         values: Any,
-        /// A file with values, relative to the inventory.
+        /// A file with values, relative to the file that names it.
         values_file: FilePath,
     }
 }
@@ -326,7 +326,7 @@ record! {
     Manifest {
         /// Its name.
         name: String,
-        /// A file, relative to the inventory.
+        /// A file, relative to the file that names it.
         file: FilePath,
         /// An address to fetch it from.
         url: Url,
