@@ -1,7 +1,7 @@
 //! Machine configs as text, byte for byte as Talos itself writes them.
 //!
-//! Two steps: [`canonical`] decides what is written (fields in Talos' order, zero values where it
-//! always writes them, maps sorted), [`block`] and [`scalar`] decide how. Talos writes with
+//! Two steps: `canonical` decides what is written (fields in Talos' order, zero values where it
+//! always writes them, maps sorted), `block` and `scalar` decide how. Talos writes with
 //! go-yaml: four spaces, sequences indented below their key, no folding. Where releases differ
 //! (quotes around `y` and its like), the form of 1.8 to 1.13 is written.
 

@@ -2,9 +2,9 @@
 //!
 //! 1. [`Patch`] reads a patch: documents to merge (and what they delete), or RFC 6902 operations.
 //! 2. [`apply`] takes patches in order. Documents are found by kind and name ([`crate::document::Identity`]);
-//!    deletions run before additions ([`delete`]), then fields are merged by the rules of their
-//!    types ([`merge`]). A document that is not there is appended.
-//! 3. RFC 6902 operations ([`json`]) work on a config of one document only, as in Talos.
+//!    deletions run before additions (`delete`), then fields are merged by the rules of their
+//!    types (`merge`). A document that is not there is appended.
+//! 3. RFC 6902 operations (`json`) work on a config of one document only, as in Talos.
 //!
 //! Talos' rules changed over time (optional numbers, deletion in free-form values, documents that
 //! are not there), so the release counts.

@@ -1,10 +1,10 @@
 //! Judging a config as a node of a given Talos would, before any node sees it.
 //!
-//! 1. [`release`]: kinds, keys and words that this Talos does not know.
-//! 2. [`documents`]: documents that cannot stand beside each other.
-//! 3. [`legacy`]: the rules of the document with `machine` and `cluster`.
-//! 4. [`network`], [`block`], [`kube`] and [`system`]: the rules of each other kind.
-//! 5. [`cross`]: deprecated fields together with the documents that replaced them, and rules about
+//! 1. `release`: kinds, keys and words that this Talos does not know.
+//! 2. `documents`: documents that cannot stand beside each other.
+//! 3. `legacy`: the rules of the document with `machine` and `cluster`.
+//! 4. `network`, `block`, `kube` and `system`: the rules of each other kind.
+//! 5. `cross`: deprecated fields together with the documents that replaced them, and rules about
 //!    the config as a whole.
 //!
 //! Findings use Talos' own words where it has some. What only a node can know is left to it: disks

@@ -13,7 +13,7 @@ fn errors(text: &str) -> Vec<String> {
 
 #[test]
 fn every_example_satisfies_the_schema() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut seen = 0;
     for folder in ["examples", "crates/cli/tests/real"] {
         for path in yaml_files(&root.join(folder)) {
