@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, process::Command};
 
-const CORE: [&str; 3] = ["ichor-model", "ichor-spec", "ichor-plan"];
+const CORE: [&str; 4] = ["ichor-model", "ichor-spec", "ichor-plan", "ichor-machineconfig"];
 const EFFECTS: [&str; 10] =
     ["tokio", "mio", "hyper", "reqwest", "tonic", "socket2", "kube", "russh", "clap", "tracing-subscriber"];
 

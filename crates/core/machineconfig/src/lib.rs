@@ -1,8 +1,8 @@
 //! Talos machine configs, patches, secrets and certificates, without talosctl.
 //!
-//! - [`document`] reads configs, [`emit`] writes them, and [`schema`] says what there is to read and
-//!   write; [`patch`] changes a config as Talos would, [`validate`] judges it as a node would, and
-//!   [`lint`] looks at a patch before there is anything to apply it to.
+//! - [`document`] reads configs, [`mod@emit`] writes them, and [`schema`] says what there is to read and
+//!   write; [`patch`] changes a config as Talos would, [`mod@validate`] judges it as a node would, and
+//!   [`mod@lint`] looks at a patch before there is anything to apply it to.
 //! - [`secrets`] makes, reads and writes the secrets of a cluster, [`pki`] its certificates;
 //!   [`talosconfig`] and [`kubeconfig`] give people access.
 //! - [`schematic`] names an image offline; [`meta`], [`cidata`] and [`reservations`] give a machine its
