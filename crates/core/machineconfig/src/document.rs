@@ -229,6 +229,15 @@ impl Document {
         Self { identity: self.identity.clone(), body, at: self.at }
     }
 
+    /// Makes a document of a JSON value.
+    pub fn from_json(value: &Json) -> Result<Self, Findings> {
+        let mut findings = Findings::new();
+        match Self::read(&raw::from_json(value, Style::Json), &mut findings) {
+            Some(document) if !findings.has_errors() => Ok(document),
+            _ => Err(findings),
+        }
+    }
+
     /// Makes a document of a kind without a name, with nothing in it.
     pub(crate) fn empty(kind: &str) -> Self {
         let identity =

@@ -22,6 +22,19 @@ pub fn emit_document(document: &Document) -> String {
     block::document(&canonical_form(document))
 }
 
+/// Writes a config for people to look at: keys, tokens and passwords are hidden. What free-form
+/// values, manifests and files hold is shown.
+pub fn emit_redacted(config: &Config) -> String {
+    let documents = config.documents().iter().map(|document| {
+        let mut form = canonical_form(document);
+        if let Some(kind) = document.schema() {
+            canonical::hide_secrets(&mut form, &kind.body);
+        }
+        block::document(&form)
+    });
+    documents.collect::<Vec<_>>().join("---\n")
+}
+
 /// Writes a map as it is, for messages.
 pub(crate) fn emit_map(map: &Map) -> String {
     block::document(map)

@@ -5,12 +5,14 @@
 //!   [`mod@lint`] looks at a patch before there is anything to apply it to.
 //! - [`secrets`] makes, reads and writes the secrets of a cluster, [`pki`] its certificates;
 //!   [`talosconfig`] and [`kubeconfig`] give people access.
+//! - [`generate`] draws up the documents of a machine in the shape of its contract.
 //! - [`schematic`] names an image offline; [`meta`], [`cidata`] and [`reservations`] give a machine its
 //!   first address.
 
 pub mod cidata;
 pub mod document;
 pub mod emit;
+pub mod generate;
 pub mod kubeconfig;
 pub mod lint;
 pub mod meta;

@@ -3,7 +3,7 @@
 //! 1. `release`: kinds, keys and words that this Talos does not know.
 //! 2. `documents`: documents that cannot stand beside each other.
 //! 3. `legacy`: the rules of the document with `machine` and `cluster`.
-//! 4. `network`, `block`, `kube` and `system`: the rules of each other kind.
+//! 4. `network`, `block`, `kube`, `container` and `system`: the rules of each other kind.
 //! 5. `cross`: deprecated fields together with the documents that replaced them, and rules about
 //!    the config as a whole.
 //!
@@ -11,6 +11,7 @@
 //! that match, CEL expressions, and whether certificates and keys belong together.
 
 mod block;
+mod container;
 mod cross;
 mod documents;
 mod judge;
@@ -76,6 +77,7 @@ fn judge_document(judge: &mut Judge<'_>) {
         block::check(&kind, judge);
         kube::check(&kind, judge);
         system::check(&kind, judge);
+        container::check(&kind, judge);
     }
 }
 

@@ -302,6 +302,13 @@ fn deletions_take_out_documents_keys_and_items() {
         &link("[{address: 10.0.0.2/24}]"),
         &[12, 13, 14],
     );
+    let routes = |list: &str| document("LinkConfig", &format!("name: a\nroutes: {list}"));
+    becomes(
+        &routes("[{gateway: 10.0.0.1}, {gateway: 10.0.0.2, table: '10'}]"),
+        &routes("[{table: unspec, $patch: delete}]"),
+        &routes("[{gateway: 10.0.0.2, table: '10'}]"),
+        &[12, 13, 14],
+    );
 }
 
 #[test]
@@ -460,6 +467,15 @@ fn patches_apply_in_order() {
     assert!(order(&[one, two]).contains("type: z\n"));
     assert!(order(&[one, two]).contains("- a\n        - b\n        - c\n"));
     assert!(order(&[two, one]).contains("- a\n        - c\n        - b\n"));
+}
+
+#[test]
+fn large_keyed_lists_merge_in_good_time() {
+    let items: String = (0..20_000).map(|i| format!("{{interface: eth{i}, mtu: 1}},")).collect();
+    let network = format!("machine: {{network: {{interfaces: [{items}]}}}}");
+    let config = patched(&network, &[&network], 13).expect("applies");
+    let merged = config.legacy_value("machine.network.interfaces").and_then(|node| node.as_list());
+    assert_eq!(merged.map(<[_]>::len), Some(20_000));
 }
 
 #[test]

@@ -195,6 +195,12 @@ fn metal_machines_need_a_disk() {
     for minor in ALL {
         assert!(!judge(&bare, "machine: {install: {wipe: true}}", minor, Mode::Cloud).has_errors());
     }
+    refused(
+        CONTROL_PLANE,
+        "machine: {install: {diskSelector: {type: tape}}}",
+        "unsupported disk type \"tape\"",
+        &ALL,
+    );
     let both = "machine: {install: {grubUseUKICmdline: true, extraKernelArgs: [a]}}";
     refused(
         CONTROL_PLANE,
@@ -435,8 +441,19 @@ fn document_rules() {
         ("KubeAPIServerCAConfig", "acceptedCAs: [YQ==]", "no PEM blocks"),
         ("DiscoveryIdentityConfig", "clusterID: a\nclusterSecret: b", "invalid clusterSecret"),
         ("DiscoveryServiceConfig", "name: a\nendpoint: ftp://a", "endpoint scheme must be"),
+        ("ContainerConfig", "name: A\nimage: x", "name can only contain lowercase ASCII letters"),
+        (
+            "ContainerConfig",
+            "name: a\nimage: x\nmounts: [{}]",
+            "exactly one of userVolume, tmpfs or hostPath",
+        ),
+        ("ContainerConfig", "name: a\nimage: x\ndependsOn: {containers: [b]}", "which is not configured"),
         ("EtcFileConfig", "name: hosts\nmode: 0o644\ncontents: a", "is managed by Talos"),
-        ("VethConfig", "name: a\npeer: {name: a}", "name and peer name must be different"),
+        (
+            "VethConfig",
+            "name: a\npeer: {name: a-name-that-is-too-long}",
+            "peer name must be specified, with at most 15 bytes",
+        ),
     ] {
         refused(CONTROL_PLANE, &document(kind, rest), words, &[14]);
     }

@@ -1,6 +1,6 @@
 //! Writing configs in Talos' own form: each golden file reads back to itself.
 
-use ichor_machineconfig::{Config, emit};
+use ichor_machineconfig::{Config, emit, emit::emit_redacted};
 use ichor_model::SourceId;
 
 const CONTROL_PLANE: &str = include_str!("golden/control-plane.yaml");
@@ -69,6 +69,18 @@ kind: DHCPv4Config
 name: eth0
 ";
     assert_eq!(emit(&read(text)), want);
+}
+
+#[test]
+fn secrets_are_hidden_where_people_look() {
+    let config = format!("{CONTROL_PLANE}---\n{NETWORK}");
+    let shown = emit_redacted(&read(&config));
+    for secret in ["0123456789abcdef", "c2VjcmV0", "a2V5"] {
+        assert!(emit(&read(&config)).contains(secret), "{secret}");
+        let public = shown.lines().filter(|line| !line.contains("publicKey")).collect::<String>();
+        assert!(!public.contains(secret), "{secret}\n{shown}");
+    }
+    assert!(shown.contains("crt: Y2VydGlmaWNhdGU=") && shown.contains("    token: '******'"), "{shown}");
 }
 
 #[test]

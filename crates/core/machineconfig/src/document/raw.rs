@@ -358,8 +358,10 @@ fn twice(key: &Key, at: Span, first: Span) -> Finding {
 }
 
 fn as_key(raw: Raw, at: Span, findings: &mut Findings) -> Result<Key, Findings> {
+    let word = raw.word();
     match raw.kind {
-        RawKind::Scalar { text, style } => {
+        // Talos drops such a key with its value, and says nothing.
+        RawKind::Scalar { text, style } if style != Style::Plain || !is_null_text(&text) => {
             let plain = style == Style::Plain;
             if plain && text == "<<" {
                 findings.push(
@@ -371,7 +373,7 @@ fn as_key(raw: Raw, at: Span, findings: &mut Findings) -> Result<Key, Findings> 
             Ok(Key { text, plain, at: Some(at) })
         }
         _ => {
-            let finding = Finding::error(Code::BAD_KEY, at, format!("{} cannot be a key", raw.word()));
+            let finding = Finding::error(Code::BAD_KEY, at, format!("{word} cannot be a key"));
             Err(one(finding.remedy("write a word; quote it if it looks like something else")))
         }
     }
@@ -427,6 +429,7 @@ mod tests {
             (b"a: 1\na: 2", Code::DUPLICATE_KEY),
             (b"a: *x", Code::UNKNOWN_ALIAS),
             (b"[a]: b", Code::BAD_KEY),
+            (b"~: b", Code::BAD_KEY),
             (b"a: !vault b", Code::TAG),
             (b"a: &x {b: c}\nd: {<<: *x}", Code::MERGE_KEY),
             (b"a: &x 1\n---\nb: *x", Code::UNKNOWN_ALIAS),

@@ -25,6 +25,10 @@ impl Url {
         if text.bytes().any(|b| b < 0x20 || b == 0x7f) {
             return Err("holds a control character");
         }
+        let mut escapes = text.split('%').skip(1).map(str::as_bytes);
+        if escapes.any(|after| after.len() < 2 || !after.iter().take(2).all(u8::is_ascii_hexdigit)) {
+            return Err("has a `%` that begins no escape");
+        }
         let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
         let (scheme, rest) = split_scheme(rest)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -209,7 +213,15 @@ mod tests {
             assert_eq!(Url::parse(text).map(|url| url.to_string()), Ok(text.to_owned()), "{text}");
         }
         assert_eq!(Url::parse("HTTPS://a/b c").map(|url| url.to_string()), Ok("https://a/b%20c".to_owned()));
-        for text in ["10.0.0.1:6443", ":x", "https://a:b", "https://[::1", "http://a b/"] {
+        for text in [
+            "10.0.0.1:6443",
+            ":x",
+            "https://a:b",
+            "https://[::1",
+            "http://a b/",
+            "http://a/%zz",
+            "http://a/%",
+        ] {
             assert!(Url::parse(text).is_err(), "{text}");
         }
     }

@@ -105,3 +105,34 @@ fn zero(field: &Field) -> Option<Node> {
     };
     Some(value.into())
 }
+
+/// Hides every secret of a document.
+pub fn hide_secrets(map: &mut Map, body: &Struct) {
+    for (key, node) in map.entries_mut() {
+        match body.field(&key.text) {
+            Some(field) if field.secret => hide(node),
+            Some(field) => hide_inside(node, field.kind),
+            None => {}
+        }
+    }
+}
+
+fn hide_inside(node: &mut Node, kind: Type) {
+    match (kind, &mut node.value) {
+        (Type::Struct(body) | Type::Pem(body), Value::Map(map)) => hide_secrets(map, body),
+        (Type::List(item), Value::List(items)) => items.iter_mut().for_each(|node| hide_inside(node, *item)),
+        (Type::Map(item), Value::Map(map)) => {
+            map.entries_mut().iter_mut().for_each(|(_, node)| hide_inside(node, *item));
+        }
+        _ => {}
+    }
+}
+
+fn hide(node: &mut Node) {
+    match &mut node.value {
+        Value::Map(map) => map.entries_mut().iter_mut().for_each(|(_, node)| hide(node)),
+        Value::List(items) => items.iter_mut().for_each(hide),
+        Value::Text(text) if text.is_empty() => {}
+        value => *value = Value::Text("******".to_owned()),
+    }
+}

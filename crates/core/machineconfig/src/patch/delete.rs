@@ -9,7 +9,7 @@ use crate::{
         Document, Identity, Map, Node, Value,
         raw::{Raw, RawKind, show},
     },
-    schema::{Struct, Type},
+    schema::{Field, Struct, Type},
 };
 
 /// What is to be deleted.
@@ -275,14 +275,14 @@ impl Walk<'_> {
             return Err(Why::Lookup);
         };
         let field = body.field(key).ok_or(Why::Lookup)?;
-        let found =
-            items.iter().position(|node| self.text_of(node, field.name, field.kind).as_deref() == Some(text));
+        let found = items.iter().position(|node| self.text_of(node, field).as_deref() == Some(text));
         items.remove(found.ok_or(Why::Lookup)?);
         Ok(())
     }
 
     /// Returns the text by which Talos compares a field: before 1.12 only text has one.
-    fn text_of(&self, node: &Node, name: &str, kind: Type) -> Option<String> {
+    fn text_of(&self, node: &Node, field: &Field) -> Option<String> {
+        let kind = field.kind;
         let own = matches!(kind, Type::Text | Type::Manifest);
         let written = matches!(
             kind,
@@ -301,12 +301,28 @@ impl Walk<'_> {
         if !(own || written && self.release >= 12) {
             return None;
         }
-        Some(match node.get(name).map(|node| &node.value) {
+        Some(match node.get(field.name).map(|node| &node.value) {
             Some(Value::Text(text)) => text.clone(),
             Some(Value::Octal(mode)) => format!("0o{mode:o}"),
             Some(Value::Int(port)) => format!("{port}-{port}"),
-            _ if own => String::new(),
-            _ => return None,
+            _ if field.optional => return None,
+            _ => zero_text(kind)?.to_owned(),
         })
+    }
+}
+
+/// Returns the text that Talos has for a value that is not set.
+const fn zero_text(kind: Type) -> Option<&'static str> {
+    match kind {
+        Type::Text | Type::Manifest | Type::Mac | Type::Expression => Some(""),
+        Type::Enum(words) => words.zero,
+        Type::Table => Some("unspec"),
+        Type::Duration => Some("0s"),
+        Type::Octal => Some("0o0"),
+        Type::PortRange => Some("0-0"),
+        Type::Address => Some("invalid IP"),
+        Type::Prefix => Some("invalid Prefix"),
+        Type::AddressPort => Some("invalid AddrPort"),
+        _ => None,
     }
 }

@@ -186,24 +186,21 @@ impl Merger<'_> {
         else {
             return;
         };
-        let known = left.len();
+        let mut index = Index::new(keyed, left);
         for (i, item) in right.iter().enumerate() {
             self.path.index(i);
-            let same = match keyed {
-                Keyed::Field(key) => left.iter_mut().find(|other| other.get(key) == item.get(key)),
-                Keyed::Interface => left.iter_mut().find(|other| same_interface(other, item)),
-                // Items that the same patch added are not found again.
-                Keyed::ImageReplace => {
-                    left[..known].iter_mut().rev().find(|other| other.get("image") == item.get("image"))
+            match (index.find(item), &item.value) {
+                (None, _) => {
+                    left.push(item.clone());
+                    index.learn(left.len() - 1, item);
                 }
-            };
-            match (same, &item.value) {
-                (None, _) => left.push(item.clone()),
-                (Some(slot), _) if keyed == Keyed::ImageReplace => *slot = item.clone(),
-                (Some(Node { value: Value::Map(left), .. }), Value::Map(right)) => {
-                    self.fields(left, right, body);
+                (Some(at), Value::Map(right)) if keyed != Keyed::ImageReplace => {
+                    if let Value::Map(left) = &mut left[at].value {
+                        self.fields(left, right, body);
+                    }
+                    index.learn(at, &left[at]);
                 }
-                (Some(slot), _) => *slot = item.clone(),
+                (Some(at), _) => left[at] = item.clone(),
             }
             self.path.up();
         }
@@ -286,16 +283,68 @@ fn merge_urls(left: &str, right: &str) -> Option<String> {
     Some(url.to_string())
 }
 
-/// Whether two entries of `interfaces` are about the same one. A selector with `physical` is never
-/// found again: Talos compares the addresses of the two switches.
-fn same_interface(mine: &Node, theirs: &Node) -> bool {
-    if let Some(name) = theirs.get("interface") {
-        return mine.get("interface") == Some(name);
-    }
-    match (mine.get("deviceSelector"), theirs.get("deviceSelector")) {
-        (Some(left), Some(right)) => {
-            left.get("physical").is_none() && right.get("physical").is_none() && left == right
+/// Where the items of a keyed list are.
+struct Index {
+    keyed: Keyed,
+    places: BTreeMap<String, usize>,
+    /// Whether items that a patch adds are found again by later items of the same patch.
+    learns: bool,
+}
+
+impl Index {
+    fn new(keyed: Keyed, items: &[Node]) -> Self {
+        let mut index = Self { keyed, places: BTreeMap::new(), learns: true };
+        for (at, item) in items.iter().enumerate() {
+            index.learn(at, item);
         }
-        _ => false,
+        index.learns = keyed != Keyed::ImageReplace;
+        index
+    }
+
+    /// Remembers an item by all its keys. The first of several counts, for images the last.
+    fn learn(&mut self, at: usize, item: &Node) {
+        if !self.learns {
+            return;
+        }
+        let last = self.keyed == Keyed::ImageReplace;
+        for key in self.keys(item) {
+            let place = self.places.entry(key).or_insert(at);
+            *place = if last { at.max(*place) } else { at.min(*place) };
+        }
+    }
+
+    fn find(&self, item: &Node) -> Option<usize> {
+        self.keys(item).first().and_then(|key| self.places.get(key)).copied()
+    }
+
+    fn keys(&self, item: &Node) -> Vec<String> {
+        match self.keyed {
+            Keyed::Field(key) => vec![flat(item.get(key))],
+            Keyed::ImageReplace => vec![flat(item.get("image"))],
+            Keyed::Interface => {
+                let name = item.get("interface").map(|name| format!("interface {}", flat(Some(name))));
+                // A selector with `physical` is never found again: Talos compares the addresses of
+                // the two switches.
+                let selector =
+                    item.get("deviceSelector").filter(|selector| selector.get("physical").is_none());
+                name.into_iter().chain(selector.map(|selector| flat(Some(selector)))).collect()
+            }
+        }
+    }
+}
+
+/// Writes a small value so that equal ones are equal text, whatever the order of their keys.
+fn flat(node: Option<&Node>) -> String {
+    match node.map(|node| &node.value) {
+        None => String::new(),
+        Some(Value::Map(map)) => {
+            let entries: BTreeMap<_, _> =
+                map.iter().map(|(key, node)| (&key.text, flat(Some(node)))).collect();
+            format!("{entries:?}")
+        }
+        Some(Value::Text(text)) => format!("{text:?}"),
+        Some(Value::Int(int)) => int.to_string(),
+        Some(Value::Bool(switch)) => switch.to_string(),
+        Some(other) => other.word().to_owned(),
     }
 }

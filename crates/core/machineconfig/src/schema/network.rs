@@ -44,8 +44,8 @@ pub const KINDS: &[Kind] = &[
     Kind::named("BlackholeRouteConfig", 13, BLACKHOLE_ROUTE_CONFIG),
     Kind::named("BondConfig", 12, BOND_CONFIG).against(LINKS),
     Kind::named("BridgeConfig", 12, BRIDGE_CONFIG).against(LINKS),
-    Kind::named("DHCPv4Config", 12, DHC_PV4_CONFIG),
-    Kind::named("DHCPv6Config", 12, DHC_PV6_CONFIG),
+    Kind::named("DHCPv4Config", 12, DHCPV4_CONFIG),
+    Kind::named("DHCPv6Config", 12, DHCPV6_CONFIG),
     Kind::named("DummyLinkConfig", 12, DUMMY_LINK_CONFIG).against(LINKS),
     Kind::named("EthernetConfig", 10, ETHERNET_CONFIG),
     Kind::named("HCloudVIPConfig", 12, HCLOUD_VIP_CONFIG).against(&["Layer2VIPConfig"]),
@@ -159,7 +159,7 @@ const BRIDGE_CONFIG: Struct = link_fields![
     field("vlan", Obj(&BRIDGE_VLAN_CONFIG)),
 ];
 
-const DHC_PV4_CONFIG: Struct = fields(&[
+const DHCPV4_CONFIG: Struct = fields(&[
     must("name", TEXT),
     field("routeMetric", U32),
     opt("ignoreHostname", BOOL),
@@ -168,7 +168,7 @@ const DHC_PV4_CONFIG: Struct = fields(&[
     field("duidRaw", Type::Mac),
 ]);
 
-const DHC_PV6_CONFIG: Struct = fields(&[
+const DHCPV6_CONFIG: Struct = fields(&[
     must("name", TEXT),
     field("routeMetric", U32),
     opt("ignoreHostname", BOOL),

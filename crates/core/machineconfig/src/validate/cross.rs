@@ -169,63 +169,108 @@ fn vip_on_worker(config: &Config, findings: &mut Findings) {
 
 /// Rules that Talos 1.14 brought for the whole config.
 fn whole(config: &Config, findings: &mut Findings) {
-    let control_plane = is_control_plane(config.legacy());
-    for document in config.documents() {
-        if !control_plane && document.schema().is_some_and(|kind| kind.control_plane_only) {
-            let kind = &document.identity().kind;
-            let words =
-                format!("the following document kinds are only allowed on control plane machines: [{kind}]");
-            let finding = Finding::error(Code::CONFLICTING_KEYS, document.at(), words);
-            findings.push(finding.remedy("make the patch one for control planes"));
-        }
-    }
-    let has = |kind: &str| config.of_kind(kind).next().is_some();
-    let legacy = |path: &str| config.legacy_value(path).is_some();
-    let authority = has("KubeAPIServerCAConfig") || legacy("cluster.ca") || legacy("cluster.acceptedCAs");
-    let mut missing = |words: &str, remedy: &str| {
-        let at = config.legacy().and_then(Document::at);
+    let whole = Whole { config, control_plane: is_control_plane(config.legacy()) };
+    findings.extend(whole.control_plane_only());
+    let at = config.legacy().and_then(Document::at);
+    for (words, remedy) in
+        [whole.kubernetes(), whole.encryption(), whole.discovery(), whole.kubespan(), whole.dns()]
+            .into_iter()
+            .flatten()
+    {
         findings.push(Finding::error(Code::MISSING_KEY, at, words).remedy(remedy));
-    };
-    if authority && !has("KubeClusterConfig") && !legacy("cluster.controlPlane.endpoint") {
-        missing(
+    }
+}
+
+/// What is missing, and what to do about it.
+type Missing = Option<(&'static str, &'static str)>;
+
+struct Whole<'a> {
+    config: &'a Config,
+    control_plane: bool,
+}
+
+impl Whole<'_> {
+    fn has(&self, kind: &str) -> bool {
+        self.config.of_kind(kind).next().is_some()
+    }
+
+    fn legacy(&self, path: &str) -> bool {
+        self.config.legacy_value(path).is_some()
+    }
+
+    /// Whether a switch is on in the legacy document or in a document of a kind.
+    fn is_on(&self, legacy: &str, kind: &str, path: &str) -> bool {
+        let on = |node: Option<&Node>| node.and_then(Node::as_bool) == Some(true);
+        on(self.config.legacy_value(legacy))
+            || self.config.of_kind(kind).any(|document| on(document.value(path)))
+    }
+
+    fn control_plane_only(&self) -> Findings {
+        let documents = self.config.documents().iter();
+        let wrong = documents.filter(|document| {
+            !self.control_plane && document.schema().is_some_and(|kind| kind.control_plane_only)
+        });
+        wrong
+            .map(|document| {
+                let kind = &document.identity().kind;
+                let words = format!(
+                    "the following document kinds are only allowed on control plane machines: [{kind}]"
+                );
+                let finding = Finding::error(Code::CONFLICTING_KEYS, document.at(), words);
+                finding.remedy("make the patch one for control planes")
+            })
+            .collect()
+    }
+
+    fn has_authority(&self) -> bool {
+        self.has("KubeAPIServerCAConfig") || self.legacy("cluster.ca") || self.legacy("cluster.acceptedCAs")
+    }
+
+    fn kubernetes(&self) -> Missing {
+        let cluster = self.has("KubeClusterConfig") || self.legacy("cluster.controlPlane.endpoint");
+        (self.has_authority() && !cluster).then_some((
             "cluster name and endpoint are required when Kubernetes is configured",
             "add a KubeClusterConfig document",
-        );
+        ))
     }
-    let encryption = has("KubeEtcdEncryptionConfig")
-        || legacy("cluster.secretboxEncryptionSecret")
-        || legacy("cluster.aescbcEncryptionSecret");
-    if control_plane && authority && !encryption {
-        missing(
+
+    fn encryption(&self) -> Missing {
+        let encryption = self.has("KubeEtcdEncryptionConfig")
+            || self.legacy("cluster.secretboxEncryptionSecret")
+            || self.legacy("cluster.aescbcEncryptionSecret");
+        (self.control_plane && self.has_authority() && !encryption).then_some((
             "etcd encryption config is required for control plane machines running kube-apiserver",
             "add a KubeEtcdEncryptionConfig document",
-        );
+        ))
     }
-    let identity = has("DiscoveryIdentityConfig") || legacy("cluster.id") && legacy("cluster.secret");
-    if has("DiscoveryServiceConfig") && !identity {
-        missing(
+
+    fn discovery(&self) -> Missing {
+        let legacy = self.legacy("cluster.id") && self.legacy("cluster.secret");
+        let identity = self.has("DiscoveryIdentityConfig") || legacy;
+        (self.has("DiscoveryServiceConfig") && !identity).then_some((
             "cluster ID and secret should be set when cluster discovery (DiscoveryServiceConfig) is enabled",
             "add a DiscoveryIdentityConfig document",
-        );
+        ))
     }
-    let encrypted = config.of_kind("ResolverConfig").any(|document| {
-        let servers = document.value("nameservers").and_then(Node::as_list).unwrap_or_default();
-        servers.iter().any(|server| server.get("protocol").is_some())
-    });
-    let on = |node: Option<&Node>| node.and_then(Node::as_bool) == Some(true);
-    let host_dns = on(config.legacy_value("machine.features.hostDNS.enabled"))
-        || config.of_kind("ResolverConfig").any(|document| on(document.value("hostDNS.enabled")));
-    if encrypted && !host_dns {
-        missing(
+
+    fn kubespan(&self) -> Missing {
+        let on = self.is_on("machine.network.kubespan.enabled", "KubeSpanConfig", "enabled");
+        let discovery = self.is_on("cluster.discovery.enabled", "", "") || self.has("DiscoveryServiceConfig");
+        (on && !discovery).then_some((
+            "KubeSpan requires cluster discovery to be enabled",
+            "add a DiscoveryServiceConfig document",
+        ))
+    }
+
+    fn dns(&self) -> Missing {
+        let encrypted = self.config.of_kind("ResolverConfig").any(|document| {
+            let servers = document.value("nameservers").and_then(Node::as_list).unwrap_or_default();
+            servers.iter().any(|server| server.get("protocol").is_some())
+        });
+        let on = self.is_on("machine.features.hostDNS.enabled", "ResolverConfig", "hostDNS.enabled");
+        (encrypted && !on).then_some((
             "hostDNS must be enabled when using non-default DNS protocols",
             "set `hostDNS.enabled: true` in the ResolverConfig",
-        );
-    }
-    let kubespan = config
-        .of_kind("KubeSpanConfig")
-        .any(|document| document.value("enabled").and_then(Node::as_bool) == Some(true));
-    let discovery = config.legacy_value("cluster.discovery.enabled").and_then(Node::as_bool) == Some(true);
-    if kubespan && !has("DiscoveryServiceConfig") && !discovery {
-        missing("KubeSpan requires cluster discovery to be enabled", "add a DiscoveryServiceConfig document");
+        ))
     }
 }

@@ -1,5 +1,7 @@
 //! Which documents may stand beside each other.
 
+use std::collections::BTreeMap;
+
 use ichor_model::{Code, Finding, Findings, Minor};
 
 use crate::{
@@ -9,18 +11,19 @@ use crate::{
 
 /// Finds documents that Talos refuses to load together.
 pub fn conflicting(config: &Config, talos: Minor) -> Findings {
-    let release = release(talos);
     let mut findings = Findings::new();
-    let documents: Vec<&Document> =
-        config.documents().iter().filter(|document| !document.is_legacy()).collect();
-    for (i, document) in documents.iter().enumerate() {
-        for other in &documents[..i] {
-            if excludes(document, other) || excludes(other, document) {
-                findings.push(conflict(other, document));
-            } else if release >= 14 {
-                findings.extend(same_link(other, document));
-            }
+    let mut by_name: BTreeMap<&str, Vec<&Document>> = BTreeMap::new();
+    for document in config.documents().iter().filter(|document| document.schema().is_some()) {
+        let same_name = by_name.entry(&document.identity().name).or_default();
+        if let Some(other) =
+            same_name.iter().find(|other| excludes(document, other) || excludes(other, document))
+        {
+            findings.push(conflict(other, document));
         }
+        same_name.push(document);
+    }
+    if release(talos) >= 14 && !findings.has_errors() {
+        findings.extend(same_links(config));
     }
     findings
 }
@@ -29,7 +32,6 @@ fn excludes(document: &Document, other: &Document) -> bool {
     let kind = document.schema();
     kind.is_some_and(|kind| kind.conflicts.contains(&other.identity().kind.as_str()))
         && document.identity().kind != other.identity().kind
-        && document.identity().name == other.identity().name
 }
 
 fn short(document: &Document) -> String {
@@ -46,26 +48,22 @@ fn conflict(first: &Document, second: &Document) -> Finding {
     finding.remedy("keep one of them, or give them different names")
 }
 
-/// The other end of a virtual pair is a link, too.
-fn same_link(first: &Document, second: &Document) -> Findings {
-    let links = |document: &Document| -> Vec<String> {
-        let own = document.schema().is_some_and(|kind| kind.body.field("multicast").is_some());
-        let peer = document.value("peer.name").and_then(|node| node.as_text());
-        let names = own.then(|| document.identity().name.clone()).into_iter();
-        names.chain(peer.map(str::to_owned)).collect()
-    };
-    let theirs = links(second);
-    let shared = links(first).into_iter().find(|name| theirs.contains(name));
-    shared
-        .map(|name| {
-            let message = format!(
-                "conflicting link configurations: {} and {} both configure \"{name}\"",
-                short(first),
-                short(second)
-            );
-            Finding::error(Code::CONFLICTING_KEYS, second.at(), message)
-                .remedy("give the links different names")
-        })
-        .into_iter()
-        .collect()
+/// Finds links that two documents configure: the other end of a virtual pair is a link, too.
+fn same_links(config: &Config) -> Findings {
+    let mut owners: BTreeMap<&str, &Document> = BTreeMap::new();
+    let mut findings = Findings::new();
+    for document in config.documents() {
+        let link = document.schema().is_some_and(|kind| kind.body.field("multicast").is_some());
+        let own = link.then(|| document.identity().name.as_str());
+        let peer = document.value("peer.name").and_then(|node| node.as_text()).filter(|_| link);
+        for name in own.into_iter().chain(peer) {
+            let Some(owner) = owners.insert(name, document) else { continue };
+            let (first, second) = (short(owner), short(document));
+            let message =
+                format!("conflicting link configurations: {first} and {second} both configure \"{name}\"");
+            let finding = Finding::error(Code::CONFLICTING_KEYS, document.at(), message);
+            findings.push(finding.remedy("give the links different names"));
+        }
+    }
+    findings
 }

@@ -123,6 +123,16 @@ fn install(judge: &mut Judge<'_>) {
             "set `machine.install.disk`, as in `/dev/sda`",
         );
     }
+    let kind = judge.text("machine.install.diskSelector.type");
+    if !matches!(kind, "" | "ssd" | "hdd" | "nvme" | "sd") {
+        let words = format!("install disk selector is invalid: unsupported disk type \"{}\"", show(kind));
+        judge.fail(
+            Code::BAD_CHOICE,
+            "machine.install.diskSelector.type",
+            &words,
+            "write `ssd`, `hdd`, `nvme` or `sd`",
+        );
+    }
     if judge.is_on("machine.install.grubUseUKICmdline")
         && !judge.items("machine.install.extraKernelArgs").is_empty()
     {

@@ -400,6 +400,10 @@ fn bgp(judge: &mut Judge<'_>) {
             let network = node.as_text().and_then(super::text::parse_network);
             network.is_some_and(|(address, bits)| !super::text::has_host_bits(address, bits))
         };
+        if route.get("bgpInstance").is_none() {
+            let words = format!("importRoutes[{i}]: bgpInstance must be specified");
+            judge.wrong(Code::MISSING_KEY, Some(route), &words, "set `bgpInstance`");
+        }
         if prefixes.is_empty() || !prefixes.iter().all(masked) {
             let words =
                 format!("importRoutes[{i}]: at least one prefix must be specified, and all must be masked");
