@@ -48,7 +48,7 @@ fn encode(pem: &str) -> String {
 }
 
 #[test]
-#[ignore = "writes the golden bundle anew"]
+#[ignore = "writes tests/golden/secrets.yaml anew: cargo test -p ichor-machineconfig write_golden_bundle -- --ignored"]
 fn write_golden_bundle() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/secrets.yaml");
     std::fs::write(path, bundle(1).to_secrets_yaml().expose()).expect("written");
