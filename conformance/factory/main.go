@@ -219,13 +219,13 @@ func printRandom(seedText, countText string) error {
 	return nil
 }
 
-// awkward strings test the quoting rules. Left out are those that YAML libraries quote in different ways
-// (on, off, yes, no, y, n, 12:30): ichor never writes them.
+// awkward strings test the quoting rules. Left out are those that releases of the factory quote in different
+// ways (on, off, yes, no, y, n, 12:30, <<): ichor says of such a schematic that its id is not certain.
 var awkward = []string{
 	"noapic", "console=ttyS0,115200n8", "-init_on_alloc", "ip=10.0.0.11::10.0.0.1:255.255.255.0:cp-1:eth0:off",
 	"true", "null", "~", "", "123", "1.5", "0x10", "2026-01-01", "a: b", "a #b", "#c", "- d", "?q", "it's", "\"x\"",
 	"{\"addresses\":[{\"address\":\"10.0.0.11/16\"}]}", "[x]", "*y", "&z", "!t", "|", ">", "%p", "@a", "`b`", " lead", "trail ", "end:",
-	"a: b\nc: d\n", "a: b\nc: d", "a\n\n", "tab\there", "üñí", "a=b&c=d", ".inf", "1e3", "0o7", "=", "<<",
+	"a: b\nc: d\n", "a: b\nc: d", "a\n\n", "tab\there", "üñí", "a=b&c=d", ".inf", "1e3", "0o7", "=",
 }
 
 var extensions = []string{

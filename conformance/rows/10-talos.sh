@@ -143,9 +143,17 @@ compared() {
     local status=0 summary
     "$@" >comparison.json || status=$?
     [ $status -le 1 ] || fail "the answers could not be compared"
-    summary=$(sed -E 's/^\{"cases":([0-9]+),"agree":([0-9]+).*/\2 of \1 agree/' comparison.json)
+    summary=$(sed -E 's/^\{"cases":([0-9]+),"agree":([0-9]+).*/\2 of \1 agree/' comparison.json)$(exceptions comparison.json)
     [ $status -eq 0 ] || fail "$summary; $(sed -E 's/.*"differences":\["(.*)/\1/' comparison.json)"
     note "$summary"
+}
+
+# exceptions COMPARISON: the differences that README.md lists and justifies, and what was skipped, counted.
+exceptions() {
+    local kept skipped
+    kept=$(sed -nE 's/.*"kept":\{([^}]*)\}.*/\1/p' "$1" | sed -E 's/"([^"]*)":([0-9]+)/\2 \1/g; s/,/, /g')
+    skipped=$(grep -oE '"skipped":\[[^]]*' "$1" | grep -oE ': [^"]*"' | tr -d '"' | sort | uniq -c | sed -E 's/^ *([0-9]+) : /\1 skipped: /' | paste -sd, || true)
+    echo "${kept:+, kept: $kept}${skipped:+, $skipped}"
 }
 
 ichor_makes_secrets() {

@@ -7,6 +7,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 )
 
 func (o Options) forThisVersion() ([]generate.Option, error) {
@@ -27,6 +28,10 @@ func (o Options) forThisVersion() ([]generate.Option, error) {
 
 	return append(list, kubeSpan...), err
 }
+
+// asNode are the options that come nearest to what a node checks: without WithLocal these releases look
+// for disks in the machine they run on.
+func asNode() []validation.Option { return []validation.Option{validation.WithLocal()} }
 
 func bundleFromConfig(provider config.Provider) (*secrets.Bundle, error) {
 	return secrets.NewBundleFromConfig(secrets.NewClock(), provider), nil

@@ -8,6 +8,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 )
 
 func (o Options) forThisVersion() ([]generate.Option, error) {
@@ -27,6 +28,10 @@ func (o Options) forThisVersion() ([]generate.Option, error) {
 
 	return list, nil
 }
+
+// asNode are the options that come nearest to what a node checks: with WithLocal these releases leave out
+// whether they run the Kubernetes that a config names.
+func asNode() []validation.Option { return nil }
 
 func bundleFromConfig(provider config.Provider) (*secrets.Bundle, error) {
 	return secrets.NewBundleFromConfig(secrets.NewClock(), provider)

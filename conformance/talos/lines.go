@@ -66,12 +66,29 @@ func readLines[T any](path string) ([]T, error) {
 	}
 }
 
-// Comparison counts how far ichor's answers and the real ones agree.
+// Comparison counts how far ichor's answers and the real ones agree. Kept are differences that README.md
+// lists and justifies, by their reason.
 type Comparison struct {
-	Cases       int      `json:"cases"`
-	Agree       int      `json:"agree"`
-	Skipped     []string `json:"skipped,omitempty"`
-	Differences []string `json:"differences,omitempty"`
+	Cases       int            `json:"cases"`
+	Agree       int            `json:"agree"`
+	Kept        map[string]int `json:"kept,omitempty"`
+	Skipped     []string       `json:"skipped,omitempty"`
+	Differences []string       `json:"differences,omitempty"`
+}
+
+// The differences that are kept.
+const (
+	keptForm     = "the same config in another form"
+	keptUnusable = "refused where Talos writes what it cannot read"
+	keptEmpty    = "an empty patch changes nothing"
+)
+
+func (c *Comparison) keep(why string) {
+	if c.Kept == nil {
+		c.Kept = map[string]int{}
+	}
+
+	c.Kept[why]++
 }
 
 func (c *Comparison) differ(name, why string) {

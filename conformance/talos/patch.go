@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -48,7 +49,7 @@ func (c *PatchCase) decide() {
 	c.Verdicts = map[string]string{}
 
 	for _, m := range []mode{"metal", "cloud"} {
-		_, err := validateText(m, []byte(result))
+		_, err := validateText(m, []byte(result), asNode()...)
 		c.Verdicts[m.String()] = message(err)
 	}
 }
@@ -274,16 +275,58 @@ func cmdPatchCompare(args []string) error {
 			comparison.differ(want.Name, "no answer")
 		case got.Skip != "":
 			comparison.skip(want.Name, got.Skip)
+		case (want.Error == "") == (got.Error == "") && want.Result == got.Result:
+			comparison.Agree++
+		case want.keptDifference(got) != "":
+			comparison.keep(want.keptDifference(got))
 		case (want.Error == "") != (got.Error == ""):
 			comparison.differ(want.Name, fmt.Sprintf("real error %q, our error %q", want.Error, got.Error))
-		case want.Result != got.Result:
-			comparison.differ(want.Name, firstDifference(want.Result, got.Result))
 		default:
-			comparison.Agree++
+			comparison.differ(want.Name, firstDifference(want.Result, got.Result))
 		}
 	}
 
 	return comparison.verdict()
+}
+
+// keptDifference says which of the differences that are kept this is, if it is one.
+func (c PatchCase) keptDifference(got PatchCase) string {
+	switch {
+	case c.Error == "" && got.Error == "" && sameToTalos(c.Result, got.Result):
+		return keptForm
+	case c.Error == "" && got.Error != "" && unusable(c.Result):
+		return keptUnusable
+	case c.Error != "" && got.Error == "" && slices.ContainsFunc(c.Patches, blank):
+		without := PatchCase{Config: c.Config, Patches: slices.DeleteFunc(slices.Clone(c.Patches), blank)}
+		without.decide()
+
+		if without.Error == "" && sameToTalos(without.Result, got.Result) {
+			return keptEmpty
+		}
+	}
+
+	return ""
+}
+
+func blank(patch string) bool { return strings.TrimSpace(patch) == "" }
+
+// sameToTalos holds when Talos reads both texts, and writes the same bytes for what it has read.
+func sameToTalos(one, other string) bool {
+	left, err := reencode([]byte(one))
+	if err != nil {
+		return false
+	}
+
+	right, err := reencode([]byte(other))
+
+	return err == nil && string(left) == string(right)
+}
+
+// unusable holds when Talos cannot read a text that it wrote itself.
+func unusable(text string) bool {
+	_, err := reencode([]byte(text))
+
+	return err != nil
 }
 
 // cmdValidateCompare compares two validations of the cases' results: both accept, or both refuse.

@@ -84,7 +84,7 @@ func randomBases(bundlePath string) ([]base, error) {
 			},
 		} {
 			files, err := generateConfigs(Request{
-				Cluster: "demo", Endpoint: "https://10.0.0.20:6443", Kubernetes: "1.31.2",
+				Cluster: "demo", Endpoint: "https://10.0.0.20:6443", Kubernetes: runnable(),
 				Contract: contract, Secrets: bundlePath, Options: options,
 			})
 			if err != nil {
@@ -106,6 +106,16 @@ func randomBases(bundlePath string) ([]base, error) {
 	slices.SortFunc(bases, func(a, b base) int { return strings.Compare(a.name, b.name) })
 
 	return bases, nil
+}
+
+// runnable is a Kubernetes that this release runs, so that its age is an objection only where a patch makes
+// it one.
+func runnable() string {
+	if minor(ownContract()) < 14 {
+		return "1.31.2"
+	}
+
+	return "1.34.1"
 }
 
 func temporaryBundle() (string, error) {
@@ -138,12 +148,12 @@ func temporaryBundle() (string, error) {
 
 // keyedBase holds lists whose elements are matched by a key, so that random patches meet them.
 func keyedBase() (base, error) {
-	const text = `version: v1alpha1
+	text := `version: v1alpha1
 machine:
     type: controlplane
     certSANs: [10.0.0.1]
     kubelet:
-        image: ghcr.io/siderolabs/kubelet:v1.31.2
+        image: ghcr.io/siderolabs/kubelet:v` + runnable() + `
         extraArgs: {v: "4"}
         extraMounts:
             - {destination: /var/a, type: bind, source: /var/a, options: [bind, rw]}

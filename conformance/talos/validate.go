@@ -57,14 +57,14 @@ func validateFile(m mode, file string) ([]string, error) {
 		return nil, err
 	}
 
-	return validateText(m, data)
+	return validateText(m, data, validation.WithLocal())
 }
 
-func validateText(m mode, text []byte) ([]string, error) {
+func validateText(m mode, text []byte, options ...validation.Option) ([]string, error) {
 	provider, err := configloader.NewFromBytes(text)
 	if err != nil {
 		return nil, err
 	}
 
-	return provider.Validate(m, validation.WithLocal())
+	return provider.Validate(m, options...)
 }

@@ -20,7 +20,7 @@ use serde_json::Value as Json;
 use crate::{
     document::{Config, Document, Identity},
     schema::release,
-    validate::conflicting_documents,
+    validate::{conflicting_documents, too_new},
 };
 
 use delete::Selector;
@@ -126,12 +126,20 @@ pub fn apply(config: &Config, patches: &[Patch], talos: Minor) -> Result<Config,
 
 fn strategic(config: &mut Config, parts: &[PatchDocument], talos: Minor, findings: &mut Findings) {
     let release = release(talos);
+    findings.extend(too_new(parts.iter().filter_map(|part| part.document.as_ref()), talos));
+    if findings.has_errors() {
+        return;
+    }
     if release < 14 {
         twice(parts, findings);
     }
+    // Before 1.14 a deletion does not see what the patch itself has added.
+    let before: Vec<Identity> =
+        config.documents().iter().map(|document| document.identity().clone()).collect();
     for part in parts {
         for selector in &part.deletes {
-            match config.get_mut(&selector.identity) {
+            let visible = release >= 14 || before.contains(&selector.identity);
+            match config.get_mut(&selector.identity).filter(|_| visible) {
                 Some(_) if selector.is_document() => {
                     config.remove(&selector.identity);
                 }

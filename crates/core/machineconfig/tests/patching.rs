@@ -461,6 +461,28 @@ fn patches_of_an_inventory_are_documents_lists_operations_or_text() {
 }
 
 #[test]
+fn releases_refuse_patches_with_what_they_do_not_know() {
+    let worker = "machine: {type: worker}";
+    refused(worker, &document("HostnameConfig", "auto: stable"), "exist since Talos 1.12", &[8, 9, 10, 11]);
+    refused(worker, "machine: {install: {grubUseUKICmdline: true}}", "exists since Talos 1.12", &[8, 11]);
+    refused(
+        "machine: {kubelet: {}}",
+        "machine: {kubelet: {extraArgs: {v: ['2']}}}",
+        "since 1.13",
+        &[8, 9, 10, 11, 12],
+    );
+}
+
+#[test]
+fn before_1_14_a_deletion_does_not_see_what_its_patch_added() {
+    let worker = "machine: {type: worker}";
+    let watchdog = document("WatchdogTimerConfig", "device: /dev/watchdog0");
+    let both = format!("{watchdog}---\n{}", document("WatchdogTimerConfig", "$patch: delete"));
+    refused(worker, &both, "no document v1alpha1/WatchdogTimerConfig", &[8, 9, 10, 11, 12, 13]);
+    becomes(worker, &both, worker, &[14]);
+}
+
+#[test]
 fn patches_apply_in_order() {
     let order = |patches: &[&str]| emit(&patched("machine: {certSANs: [a]}", patches, 13).expect("applies"));
     let (one, two) = ("machine: {type: x, certSANs: [b]}", "machine: {type: z, certSANs: [c]}");

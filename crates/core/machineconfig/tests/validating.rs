@@ -33,12 +33,15 @@ cluster:
 
 const ALL: [u64; 7] = [8, 9, 10, 11, 12, 13, 14];
 
+/// What a release objects to, be it when the patch is applied or when the result is validated.
 fn judge(base: &str, patch: &str, minor: u64, mode: Mode) -> Findings {
     let config = Config::parse(SourceId(0), base.as_bytes()).unwrap_or_else(|f| panic!("{f:#?}"));
     let patch =
         Patch::parse("test", SourceId(1), patch.as_bytes()).unwrap_or_else(|f| panic!("{patch}\n{f:#?}"));
-    let config = apply(&config, &[patch], Minor::new(1, minor)).unwrap_or_else(|f| panic!("{f:#?}"));
-    validate(&config, Minor::new(1, minor), mode)
+    match apply(&config, &[patch], Minor::new(1, minor)) {
+        Ok(config) => validate(&config, Minor::new(1, minor), mode),
+        Err(findings) => findings,
+    }
 }
 
 fn refused(base: &str, patch: &str, words: &str, minors: &[u64]) {
