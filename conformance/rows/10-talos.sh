@@ -152,7 +152,7 @@ compared() {
 exceptions() {
     local kept skipped
     kept=$(sed -nE 's/.*"kept":\{([^}]*)\}.*/\1/p' "$1" | sed -E 's/"([^"]*)":([0-9]+)/\2 \1/g; s/,/, /g')
-    skipped=$(grep -oE '"skipped":\[[^]]*' "$1" | grep -oE ': [^"]*"' | tr -d '"' | sort | uniq -c | sed -E 's/^ *([0-9]+) : /\1 skipped: /' | paste -sd, || true)
+    skipped=$(grep -oE '"skipped":\[[^]]*' "$1" | grep -oE ': [^"]*"' | tr -d '"' | sort | uniq -c | sed -E 's/^ *([0-9]+) : /\1 skipped: /' | paste -sd, | sed "s/,/, /g" || true)
     echo "${kept:+, kept: $kept}${skipped:+, $skipped}"
 }
 

@@ -308,7 +308,16 @@ func (c PatchCase) keptDifference(got PatchCase) string {
 	return ""
 }
 
-func blank(patch string) bool { return strings.TrimSpace(patch) == "" }
+// blank holds for patches without content: nothing, or comments.
+func blank(patch string) bool {
+	for line := range strings.Lines(patch) {
+		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "#") {
+			return false
+		}
+	}
+
+	return true
+}
 
 // sameToTalos holds when Talos reads both texts, and writes the same bytes for what it has read.
 func sameToTalos(one, other string) bool {

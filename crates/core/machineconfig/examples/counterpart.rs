@@ -60,6 +60,9 @@ fn answer_all(answer: fn(&Value) -> Answer) -> io::Result<()> {
 
 fn generate(case: &Value) -> Answer {
     let request = &case["request"];
+    if let Some(why) = left_to_patches(&request["options"]) {
+        return Ok(json!({ "skip": why }));
+    }
     let talos = release(case)?;
     let bundle = bundle(text(&request["secrets"]))?;
     let mut files = Map::new();
@@ -69,8 +72,7 @@ fn generate(case: &Value) -> Answer {
     ] {
         let blueprint = blueprint(role, request)?;
         let config = Config::from_json(&documents(&blueprint, &bundle)).map_err(|found| told(&found))?;
-        let patches =
-            said_by_patches(request).into_iter().chain(texts(&request["patches"])).chain(texts(own));
+        let patches = texts(&request["patches"]).into_iter().chain(texts(own));
         files.insert(name.to_owned(), patched(&config, patches, talos)?.into());
     }
     Ok(json!({ "files": files }))
@@ -134,9 +136,17 @@ fn install(options: &Value) -> Install {
     }
 }
 
-/// What talosctl has an option for and ichor leaves to patches: those that a user would write.
-fn said_by_patches(_request: &Value) -> Vec<String> {
-    Vec::new()
+/// What talosctl has an option for and ichor leaves to patches.
+fn left_to_patches(options: &Value) -> Option<&'static str> {
+    if options["debug"] == true {
+        Some("debugging output is left to patches")
+    } else if options["kubeSpan"] == true {
+        Some("KubeSpan is left to patches")
+    } else if !options["registryCACerts"].is_null() || !options["registryInsecure"].is_null() {
+        Some("TLS of registries is left to patches")
+    } else {
+        None
+    }
 }
 
 // --- patch and validate ---
