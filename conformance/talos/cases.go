@@ -128,6 +128,7 @@ func optionSets(minor int, authority string) []optionSet {
 			RegistryInsecure: []string{"mirror.example.com"},
 			RegistryCACerts:  map[string]string{"ghcr.io": authority},
 		}),
+		options("mirrors", Options{RegistryMirrors: map[string][]string{"docker.io": {"https://mirror.example.com", "http://10.0.0.5:5000"}, "ghcr.io": {"https://m"}}}),
 		options("dual-stack", Options{PodSubnets: []string{"10.244.0.0/16", "fd00:10:244::/56"}, ServiceSubnets: []string{"10.96.0.0/12", "fd00:10:96::/112"}}),
 		options("extra-sans", Options{AdditionalSANs: []string{"10.0.0.20", "api.example.com", "10.0.0.11"}}),
 		options("schedule-on-control-planes", Options{AllowSchedulingOnControlPlanes: true}),

@@ -308,10 +308,10 @@ func (c PatchCase) keptDifference(got PatchCase) string {
 	return ""
 }
 
-// blank holds for patches without content: nothing, or comments.
+// blank holds for patches without content: nothing, comments, or documents with nothing in them.
 func blank(patch string) bool {
 	for line := range strings.Lines(patch) {
-		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "#") {
+		if text := strings.TrimSpace(line); text != "" && text != "---" && !strings.HasPrefix(text, "#") {
 			return false
 		}
 	}

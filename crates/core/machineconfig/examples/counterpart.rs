@@ -100,7 +100,7 @@ fn blueprint(role: Role, request: &Value) -> Result<Blueprint, String> {
     blueprint.discovery = options["discovery"] != false;
     blueprint.install = Some(install(options));
     if let Some(domain) = options["dnsDomain"].as_str() {
-        blueprint.domain = domain.to_owned();
+        domain.clone_into(&mut blueprint.domain);
     }
     if let Some(url) = options["customCNIURL"].as_str() {
         blueprint.cni = Cni::Custom(url.to_owned());

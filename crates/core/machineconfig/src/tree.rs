@@ -15,6 +15,8 @@ use crate::secrets::{Flaw, Flaws};
 const MAX_DEPTH: usize = 64;
 /// Most values that aliases may add.
 const MAX_ALIAS_NODES: usize = 10_000;
+/// Most text that aliases may add: one long value repeated is a bomb as well.
+const MAX_ALIAS_BYTES: usize = 4 * 1024 * 1024;
 
 /// A value and where it stands.
 #[derive(Clone)]
@@ -102,6 +104,17 @@ impl Node {
             Kind::Map(entries) => 1 + entries.iter().map(|entry| entry.value.count()).sum::<usize>(),
         }
     }
+
+    fn text_bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Null => 0,
+            Kind::Text(text) => text.len(),
+            Kind::List(items) => items.iter().map(Self::text_bytes).sum(),
+            Kind::Map(entries) => {
+                entries.iter().map(|entry| entry.key.len() + entry.value.text_bytes()).sum()
+            }
+        }
+    }
 }
 
 /// Reads all documents of a text of at most `limit` bytes.
@@ -144,6 +157,7 @@ struct Builder {
     open: Vec<Open>,
     anchors: BTreeMap<usize, Node>,
     alias_nodes: usize,
+    alias_bytes: usize,
     flaws: Vec<Flaw>,
 }
 
@@ -218,7 +232,8 @@ impl Builder {
             ));
         };
         self.alias_nodes += node.count();
-        if self.alias_nodes > MAX_ALIAS_NODES {
+        self.alias_bytes += node.text_bytes();
+        if self.alias_nodes > MAX_ALIAS_NODES || self.alias_bytes > MAX_ALIAS_BYTES {
             return Err(Flaws::one(
                 "",
                 Some(line),
@@ -310,6 +325,8 @@ mod tests {
             bomb += &format!("a{i}: &a{i} [{}]\n", [previous.as_str(); 9].join(","));
         }
         assert!(messages(&bomb).contains("expand to too much"));
+        let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(10_000), ["*a"; 1_000].join(","));
+        assert!(messages(&long).contains("expand to too much"));
         let deep: String = (0..80).map(|i| format!("{}k:\n", " ".repeat(i))).collect();
         assert!(messages(&deep).contains("too deeply"));
         assert!(parse(&"[".repeat(100_000), LIMIT).is_err());

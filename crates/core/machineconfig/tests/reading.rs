@@ -123,7 +123,9 @@ fn hostile_input_is_refused_in_good_time() {
     let unknown: String = (0..60_000).map(|i| format!("k{i}: \n")).collect();
     let documents = "---\nkind: a\n".repeat(60_000);
     let large = vec![b'a'; 10 * 1024 * 1024];
-    for bytes in [unknown.as_bytes(), documents.as_bytes(), &large, "[".repeat(100_000).as_bytes()] {
+    let repeated = format!("a: &a {}\nb: [{}]\n", "x".repeat(10_000), ["*a"; 1_000].join(","));
+    let hostile = [unknown.as_bytes(), documents.as_bytes(), &large, repeated.as_bytes()];
+    for bytes in hostile.into_iter().chain(["[".repeat(100_000).as_bytes()]) {
         assert!(Config::parse(SourceId(0), bytes).is_err());
     }
     let findings = Config::parse(SourceId(0), &large).expect_err("too large");

@@ -21,6 +21,8 @@ const MAX_NODES: usize = 1_000_000;
 const MAX_DOCUMENTS: usize = 5_000;
 /// Most values that aliases may add.
 const MAX_ALIAS_NODES: usize = 100_000;
+/// Most text that aliases may add: one long value repeated is a bomb as well.
+const MAX_ALIAS_BYTES: usize = MAX_BYTES;
 
 /// A value as written.
 #[derive(Clone)]
@@ -77,6 +79,17 @@ impl Raw {
         match &self.kind {
             RawKind::Scalar { text, .. } if !self.is_null() => Some(text),
             _ => None,
+        }
+    }
+
+    /// Counts the bytes of text in it, keys included.
+    fn text_bytes(&self) -> usize {
+        match &self.kind {
+            RawKind::Scalar { text, .. } => text.len(),
+            RawKind::List(items) => items.iter().map(Self::text_bytes).sum(),
+            RawKind::Map(entries) => {
+                entries.iter().map(|(key, value)| key.text.len() + value.text_bytes()).sum()
+            }
         }
     }
 
@@ -210,6 +223,7 @@ struct Builder {
     documents: Vec<Raw>,
     nodes: usize,
     alias_nodes: usize,
+    alias_bytes: usize,
     anchors: BTreeMap<usize, (Raw, usize)>,
 }
 
@@ -315,8 +329,13 @@ impl Builder {
             return Err(one(finding.remedy("write the value out")));
         };
         self.alias_nodes += nodes;
-        if self.alias_nodes > MAX_ALIAS_NODES {
-            let message = format!("aliases expand to more than {MAX_ALIAS_NODES} values");
+        if self.alias_nodes <= MAX_ALIAS_NODES {
+            self.alias_bytes += raw.text_bytes();
+        }
+        if self.alias_nodes > MAX_ALIAS_NODES || self.alias_bytes > MAX_ALIAS_BYTES {
+            let message = format!(
+                "aliases expand to more than {MAX_ALIAS_NODES} values or {MAX_ALIAS_BYTES} bytes of text"
+            );
             return Err(one(Finding::error(Code::ALIAS_BOMB, at, message).remedy("write the values out")));
         }
         let (raw, nodes) = (raw.clone(), *nodes);
