@@ -107,7 +107,11 @@ pub(crate) fn named(name: &str, findings: &Findings) -> Findings {
 }
 
 /// Applies patches in order, as the given Talos would.
-pub fn apply(config: &Config, patches: &[Patch], talos: Minor) -> Result<Config, Findings> {
+pub fn apply<'p>(
+    config: &Config,
+    patches: impl IntoIterator<Item = &'p Patch>,
+    talos: Minor,
+) -> Result<Config, Findings> {
     let mut config = config.clone();
     for patch in patches {
         let mut findings = Findings::new();

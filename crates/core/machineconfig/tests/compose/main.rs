@@ -1,0 +1,5 @@
+//! Whole machine configs, from an inventory to what a node accepts.
+#![allow(clippy::unwrap_used)]
+
+mod golden;
+mod support;
