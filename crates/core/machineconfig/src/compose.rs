@@ -14,7 +14,7 @@ mod materials;
 mod patches;
 
 use ichor_model::{
-    Code, Desired, Finding, Findings, Minor, Severity,
+    Code, Desired, Finding, Findings, Severity,
     desired::{ImageSource, Machine, PatchScope, Platform, Role},
 };
 
@@ -22,7 +22,7 @@ pub use draw::blueprint;
 pub use materials::{Material, Materials, Needs, needs};
 
 use crate::{
-    document::Config,
+    document::{Config, Document},
     emit::emit,
     generate::{Blueprint, documents},
     patch::{self, Patch},
@@ -82,8 +82,12 @@ impl<'a> Composer<'a> {
         if findings.has_errors() {
             return Err(findings);
         }
-        let name = format!("machine `{}`", machine.name);
-        self.compose(&blueprint, &self.patches.of_machine(machine)?, mode(self.desired, Some(machine)), &name)
+        self.compose(&Subject {
+            blueprint: &blueprint,
+            patches: self.patches.of_machine(machine)?.into_iter().map(|(_, patch)| patch).collect(),
+            mode: mode(self.desired, Some(machine)),
+            name: format!("machine `{}`", machine.name),
+        })
     }
 
     /// Makes the config of a role: without the name and the addresses of a machine, and without the
@@ -96,7 +100,12 @@ impl<'a> Composer<'a> {
         };
         let widest = if machine.is_some() { PatchScope::Role } else { PatchScope::Cluster };
         patches.retain(|(scope, _)| *scope <= widest);
-        self.compose(self.of_role(role), &patches, mode(self.desired, machine), &format!("role `{role}`"))
+        self.compose(&Subject {
+            blueprint: self.of_role(role),
+            patches: patches.into_iter().map(|(_, patch)| patch).collect(),
+            mode: mode(self.desired, machine),
+            name: format!("role `{role}`"),
+        })
     }
 
     fn of_role(&self, role: Role) -> &Blueprint {
@@ -107,23 +116,63 @@ impl<'a> Composer<'a> {
         }
     }
 
-    fn compose(
-        &self,
-        blueprint: &Blueprint,
-        patches: &[(PatchScope, &Patch)],
-        mode: Mode,
-        whose: &str,
-    ) -> Result<Composed, Findings> {
-        let base = Config::from_json(&documents(blueprint, self.bundle))?;
-        let patches: Vec<&Patch> = patches.iter().map(|(_, patch)| *patch).collect();
-        let config = patch::apply(&base, patches.iter().copied(), blueprint.talos)?;
-        let findings = validate(&config, blueprint.talos, mode);
+    fn compose(&self, subject: &Subject<'_>) -> Result<Composed, Findings> {
+        let base = Config::from_json(&documents(subject.blueprint, self.bundle))?;
+        let talos = subject.blueprint.talos;
+        let config = patch::apply(&base, subject.patches.iter().copied(), talos)?;
+        let findings = validate(&config, talos, subject.mode);
         if !findings.has_errors() {
             return Ok(Composed { config, notes: findings });
         }
-        let blamed = blame(&base, &patches, blueprint.talos, mode, &findings, whose);
-        Err(self.patches.explained(blamed, &patches, blueprint.talos))
+        let blamed = subject.blame(&base, &findings);
+        Err(self.patches.explained(blamed, &subject.patches, talos))
     }
+}
+
+/// What a config is made for and of.
+struct Subject<'a> {
+    blueprint: &'a Blueprint,
+    patches: Vec<&'a Patch>,
+    mode: Mode,
+    /// Whose config it is, for findings.
+    name: String,
+}
+
+/// A finding and the patch after which it is there, by its number; none for the generated config.
+type Blamed = (Finding, Option<usize>);
+
+impl Subject<'_> {
+    /// Finds out which patch each error came with: the one after which it is there for the first time.
+    fn blame(&self, base: &Config, findings: &Findings) -> Vec<Blamed> {
+        let talos = self.blueprint.talos;
+        let mut config = base.clone();
+        let mut steps = vec![validate(base, talos, self.mode)];
+        for patch in &self.patches {
+            let Ok(next) = patch::apply(&config, [*patch], talos) else { break };
+            config = next;
+            steps.push(validate(&config, talos, self.mode));
+        }
+        let first = |error: &Finding| {
+            steps.iter().position(|step| step.iter().any(|finding| finding.message == error.message))
+        };
+        let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).cloned();
+        let told = errors.map(|error| match first(&error).and_then(|step| step.checked_sub(1)) {
+            Some(i) => {
+                let patch = self.patches[i];
+                (placed(error, patch).because(format!("in patch `{}`", patch.name())), Some(i))
+            }
+            None => (error.because(format!("in the machine config of {}", self.name)), None),
+        });
+        told.collect()
+    }
+}
+
+/// A finding about what was generated points at the document of the patch that made it wrong.
+fn placed(finding: Finding, patch: &Patch) -> Finding {
+    let about = |document: &&Document| finding.message.contains(&document.identity().label());
+    let document = patch.documents().find(about).or_else(|| patch.documents().next());
+    let at = finding.at.or_else(|| document.and_then(Document::at));
+    Finding { at, ..finding }
 }
 
 /// Makes the config of one machine. For those of many use a [`Composer`], which reads patches once.
@@ -134,7 +183,7 @@ pub fn machine_config(
     materials: &Materials,
 ) -> Result<Composed, Findings> {
     let composer = Composer::new(desired, bundle, materials)?;
-    composer.machine(machine).map(|composed| with_notes(composed, &composer))
+    composer.machine(machine).map(|composed| with_notes(composed, composer.notes()))
 }
 
 /// Makes the config of a role, as `talosctl gen config` does.
@@ -145,11 +194,11 @@ pub fn role_config(
     materials: &Materials,
 ) -> Result<Composed, Findings> {
     let composer = Composer::new(desired, bundle, materials)?;
-    composer.role(role).map(|composed| with_notes(composed, &composer))
+    composer.role(role).map(|composed| with_notes(composed, composer.notes()))
 }
 
-fn with_notes(mut composed: Composed, composer: &Composer<'_>) -> Composed {
-    composed.notes.extend(composer.notes().clone());
+fn with_notes(mut composed: Composed, notes: &Findings) -> Composed {
+    composed.notes.extend(notes.clone());
     composed
 }
 
@@ -160,51 +209,6 @@ fn mode(desired: &Desired, machine: Option<&Machine>) -> Mode {
         Some(image) if image.source == ImageSource::Iso || image.platform == Platform::Metal => Mode::Metal,
         _ => Mode::Cloud,
     }
-}
-
-/// A finding and the patch after which it is there, by its number; none for the generated config.
-type Blamed = (Finding, Option<usize>);
-
-/// Finds out which patch each error came with: the one after which it is there for the first time.
-fn blame(
-    base: &Config,
-    patches: &[&Patch],
-    talos: Minor,
-    mode: Mode,
-    findings: &Findings,
-    whose: &str,
-) -> Vec<Blamed> {
-    let mut before = validate(base, talos, mode);
-    let mut config = base.clone();
-    let mut first: Vec<(Finding, Option<usize>)> = Vec::new();
-    let errors: Vec<&Finding> =
-        findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
-    for (i, patch) in std::iter::once(None).chain(patches.iter().copied().enumerate().map(Some)).map(split) {
-        if let Some(patch) = patch {
-            match patch::apply(&config, [patch], talos) {
-                Ok(patched) => config = patched,
-                Err(_) => break,
-            }
-            before = validate(&config, talos, mode);
-        }
-        for error in &errors {
-            let known = first.iter().any(|(finding, _)| finding.message == error.message);
-            if !known && before.iter().any(|finding| finding.message == error.message) {
-                first.push(((*error).clone(), i));
-            }
-        }
-    }
-    first
-        .into_iter()
-        .map(|(finding, i)| match i {
-            Some(i) => (finding.because(format!("in patch `{}`", patches[i].name())), Some(i)),
-            None => (finding.because(format!("in the machine config of {whose}")), None),
-        })
-        .collect()
-}
-
-fn split<'p>(step: Option<(usize, &'p Patch)>) -> (Option<usize>, Option<&'p Patch>) {
-    (step.map(|(i, _)| i), step.map(|(_, patch)| patch))
 }
 
 /// Says that something the inventory names was not handed over.

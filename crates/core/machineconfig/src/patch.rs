@@ -163,7 +163,7 @@ fn twice(parts: &[PatchDocument], findings: &mut Findings) {
     for document in parts.iter().filter_map(|part| part.document.as_ref()) {
         if seen.contains(&document.identity()) {
             let message = format!("duplicate document {} is not allowed", document.identity());
-            let finding = Finding::error(Code::DUPLICATE_KEY, document.at(), message);
+            let finding = Finding::error(Code::CONFIG_REFUSED, document.at(), message);
             findings.push(finding.remedy("make one document of them, or two patches"));
         }
         seen.push(document.identity());

@@ -89,7 +89,7 @@ pub fn of_machine(
     findings: &mut Findings,
 ) -> Blueprint {
     for disk in &machine.disks {
-        if let Some(why) = storage::refused(machine, disk) {
+        if let Some(why) = storage::refused(role.contract, disk) {
             findings.push(
                 Finding::error(
                     Code::CONFIG_DISK,
@@ -97,7 +97,7 @@ pub fn of_machine(
                     format!("disk `{}` of `{}` cannot be mounted as asked", disk.name, machine.name),
                 )
                 .because(why)
-                .remedy("remove `filesystem`, or mount the disk at its own place on Talos 1.10 or later"),
+                .remedy("remove `filesystem` and `mount`, or one of them"),
             );
         }
     }

@@ -16,7 +16,7 @@ use crate::{
 /// All patches of a cluster.
 #[derive(Debug, Default)]
 pub struct Patches {
-    patches: BTreeMap<Key, Patch>,
+    read: BTreeMap<Key, Patch>,
     contract: Option<Minor>,
     notes: Findings,
 }
@@ -47,11 +47,11 @@ impl Patches {
             for (i, patch) in machine.patches.iter().enumerate() {
                 let key = Key::new(&patch.content);
                 if seen.insert(key.clone()) {
-                    let read = read(patch, &name(machine, i, patch), materials, findings);
-                    all.patches.extend(read.map(|read| (key.clone(), read)));
+                    let read = read(&patch.content, &name(machine, i, patch), materials, findings);
+                    all.read.extend(read.map(|read| (key.clone(), read)));
                 }
                 let talos = machine.talos.minor();
-                if let Some(read) = all.patches.get(&key)
+                if let Some(read) = all.read.get(&key)
                     && judged.insert((key, talos))
                 {
                     let target = Target { talos, contract: desired.cluster.contract };
@@ -76,7 +76,7 @@ impl Patches {
         let mut findings = Findings::new();
         let mut patches = Vec::with_capacity(machine.patches.len());
         for (i, patch) in machine.patches.iter().enumerate() {
-            match self.patches.get(&Key::new(&patch.content)) {
+            match self.read.get(&Key::new(&patch.content)) {
                 Some(read) => patches.push((patch.scope, read)),
                 None => findings.push(
                     Finding::error(
@@ -111,8 +111,8 @@ impl Patches {
     }
 }
 
-fn read(patch: &d::Patch, name: &str, materials: &Materials, findings: &mut Findings) -> Option<Patch> {
-    let read = match &patch.content {
+fn read(content: &PatchContent, name: &str, materials: &Materials, findings: &mut Findings) -> Option<Patch> {
+    let read = match content {
         PatchContent::File(path) => {
             let file = materials.file(path, findings)?;
             Patch::parse(name, file.source, &file.bytes)

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::{Blueprint, V1_14, documents::document};
 
-/// The first Talos with volumes for users.
+/// The first contract with volumes for users. The contract counts and not the Talos that runs: a disk that
+/// was partitioned the older way is no volume, and an upgrade must not lose it.
 const USER_VOLUMES: Minor = Minor::new(1, 10);
 /// Where Talos mounts them.
 const VOLUME_ROOT: &str = "/var/mnt/";
@@ -86,27 +87,23 @@ impl DiskPlace {
     }
 }
 
-/// Why a disk of a machine cannot be mounted as asked.
-pub fn refused(machine: &Machine, disk: &Disk) -> Option<String> {
+/// Says why a disk cannot be mounted as asked.
+pub fn refused(contract: Minor, disk: &Disk) -> Option<String> {
     let path = disk.mount.as_deref()?;
     let filesystem = disk.filesystem.as_deref().filter(|filesystem| *filesystem != "xfs")?;
-    if is_volume(machine.talos.minor(), disk, path) {
+    if is_volume(contract, disk, path) {
         return None;
     }
-    let (name, own) = (&disk.name, format!("{VOLUME_ROOT}{}", disk.name));
-    Some(if machine.talos.minor() < USER_VOLUMES {
-        format!(
-            "Talos {} formats disks with XFS alone, not `{name}` with {filesystem}",
-            machine.talos.minor()
-        )
+    Some(if contract < USER_VOLUMES {
+        format!("configs of contract {contract} format disks with XFS alone, not with {filesystem}")
     } else {
-        format!("Talos mounts only `{own}` with {filesystem}, not `{path}`")
+        format!("Talos can mount {filesystem} at `{VOLUME_ROOT}{}` alone, not at `{path}`", disk.name)
     })
 }
 
 /// Whether a disk can be a volume of its own; what is mounted elsewhere takes the older way.
-fn is_volume(talos: Minor, disk: &Disk, path: &str) -> bool {
-    talos >= USER_VOLUMES && path.strip_prefix(VOLUME_ROOT) == Some(&disk.name)
+fn is_volume(contract: Minor, disk: &Disk, path: &str) -> bool {
+    contract >= USER_VOLUMES && path.strip_prefix(VOLUME_ROOT) == Some(&disk.name)
 }
 
 /// Adds the machine's other disks.
@@ -114,7 +111,7 @@ pub fn extend(blueprint: &Blueprint, machine: &Machine, documents: &mut Vec<Valu
     let mounted: Vec<(&Disk, &str)> =
         machine.disks.iter().skip(1).filter_map(|disk| Some((disk, disk.mount.as_deref()?))).collect();
     let (volumes, older): (Vec<_>, Vec<_>) =
-        mounted.iter().partition(|(disk, path)| is_volume(blueprint.talos, disk, path));
+        mounted.iter().partition(|(disk, path)| is_volume(blueprint.contract, disk, path));
     if !older.is_empty() {
         let disks = older.iter().map(|(disk, path)| {
             json!({ "device": DiskPlace::new(machine, disk).device(), "partitions": [{ "mountpoint": path }] })

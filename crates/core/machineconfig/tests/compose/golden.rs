@@ -1,5 +1,5 @@
-//! The configs of the rich cluster, as they are reviewed. After a change that is meant, run the tests
-//! with `ICHOR_BLESS=1` and read the difference.
+//! The configs of the rich cluster, as they are reviewed. One that differs is left beside the test's own
+//! files; after a change that is meant, read the difference and copy it over.
 
 use std::path::PathBuf;
 
@@ -8,28 +8,26 @@ use ichor_model::{Minor, SourceId, desired::Role};
 
 use crate::support::{RELEASES, machine, rich, with_composer};
 
-fn golden(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/compose").join(name)
-}
-
-fn check(name: &str, composed: &Composed) {
-    let (path, text) = (golden(name), composed.text());
-    if std::env::var_os("ICHOR_BLESS").is_some() {
-        std::fs::write(&path, text.expose()).expect("the golden file is written");
+fn check(name: &str, made: &Composed) {
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/compose").join(name);
+    let text = made.text();
+    if std::fs::read_to_string(&golden).is_ok_and(|expected| expected == text.expose()) {
+        return;
     }
-    let expected = std::fs::read_to_string(&path).expect("the golden file");
-    assert!(text.expose() == expected, "{name} differs");
+    let new = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&new, text.expose()).expect("the new file is written");
+    panic!("{name} is not as reviewed; compare:\n  diff {} {}", golden.display(), new.display());
 }
 
 /// What a node must accept: both modes, and again after reading.
-fn accepted(what: &str, composed: &Composed, talos: Minor) {
+fn accepted(what: &str, made: &Composed, talos: Minor) {
     for mode in [Mode::Metal, Mode::Cloud] {
-        let findings = validate(&composed.config, talos, mode);
+        let findings = validate(&made.config, talos, mode);
         assert!(!findings.has_errors(), "{what}: {findings:?}");
     }
-    let text = composed.text();
+    let text = made.text();
     let again = Config::parse(SourceId(0), text.expose().as_bytes()).expect("reads back");
-    assert!(again == composed.config, "{what} is another config after reading");
+    assert!(again == made.config, "{what} is another config after reading");
     assert_eq!(emit(&again), text.expose(), "{what}");
 }
 
@@ -39,8 +37,8 @@ fn every_release_accepts_every_config_of_the_rich_cluster() {
         with_composer(&rich(talos, kubernetes, ""), &[], |desired, composer| {
             let composer = composer.unwrap_or_else(|findings| panic!("{findings:?}"));
             for machine in &desired.machines {
-                let composed = composer.machine(machine).unwrap_or_else(|findings| panic!("{findings:?}"));
-                accepted(machine.name.as_str(), &composed, machine.talos.minor());
+                let made = composer.machine(machine).unwrap_or_else(|findings| panic!("{findings:?}"));
+                accepted(machine.name.as_str(), &made, machine.talos.minor());
             }
             for role in Role::ALL {
                 accepted(role.word(), &composer.role(role).unwrap(), desired.cluster.talos.minor());
@@ -60,8 +58,8 @@ fn configs_of_every_contract_are_as_reviewed() {
                 return;
             }
             for name in ["cp-1", "worker-1"] {
-                let composed = composer.machine(machine(desired, name)).unwrap();
-                check(&format!("{contract}-{name}.yaml"), &composed);
+                let made = composer.machine(machine(desired, name)).unwrap();
+                check(&format!("{contract}-{name}.yaml"), &made);
             }
             if contract == Minor::new(1, 13) {
                 for role in Role::ALL {
