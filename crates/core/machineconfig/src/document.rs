@@ -178,7 +178,7 @@ impl Config {
 
 fn twice(document: &Document, first: &Document) -> Finding {
     let message = format!("duplicate document {} is not allowed", document.identity);
-    let mut finding = Finding::error(Code::DUPLICATE_KEY, document.at, message);
+    let mut finding = Finding::error(Code::CONFIG_REFUSED, document.at, message);
     if let Some(at) = first.at {
         finding = finding.see(at, "first written here");
     }
@@ -337,7 +337,7 @@ fn unknown_kind(raw: &Raw, identity: &Identity) -> Finding {
         Some(near) => format!("did you mean `{near}`?"),
         None => "check the kind: Talos refuses configs with kinds it does not know".to_owned(),
     };
-    Finding::error(Code::UNKNOWN_KEY, at, message)
+    Finding::error(Code::CONFIG_KIND, at, message)
         .because(format!("Talos {} to {} have no such kind", schema::OLDEST, schema::NEWEST))
         .remedy(remedy)
 }

@@ -5,11 +5,13 @@
 //!   [`mod@lint`] looks at a patch before there is anything to apply it to.
 //! - [`secrets`] makes, reads and writes the secrets of a cluster, [`pki`] its certificates;
 //!   [`talosconfig`] and [`kubeconfig`] give people access.
-//! - [`generate`] draws up the documents of a machine in the shape of its contract.
+//! - [`generate`] draws up the documents of a machine in the shape of its contract; [`compose`] makes the
+//!   whole config of a machine or a role, patches included, and is what other crates use.
 //! - [`schematic`] names an image offline; [`meta`], [`cidata`] and [`reservations`] give a machine its
 //!   first address.
 
 pub mod cidata;
+pub mod compose;
 pub mod document;
 pub mod emit;
 pub mod generate;

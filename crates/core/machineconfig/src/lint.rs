@@ -106,7 +106,7 @@ fn taken(legacy: &Document, patch: &[&Document], base: &[Document], target: Targ
     {
         findings.push(
             Finding::error(
-                Code::CONFLICTING_KEYS,
+                Code::CONFIG_REFUSED,
                 node.at,
                 format!(".{HOST_DNS} is already set in a ResolverConfig document"),
             )
@@ -163,7 +163,7 @@ impl Deprecated {
 
     fn report(&mut self, replaced: Replaced, at: Option<Span>) {
         let message = format!("`{}` is deprecated since Talos 1.{}", self.path, replaced.since.max(8));
-        let finding = Finding::warning(Code::CONTRACT, at, message);
+        let finding = Finding::warning(Code::CONFIG_RELEASE, at, message);
         self.findings.push(finding.remedy(format!("use {}", replaced.by)));
     }
 }
@@ -176,7 +176,7 @@ fn hostname(document: &Document, target: Target) -> Findings {
     if name.is_some() && auto.is_none() && release(target.contract) >= 12 {
         findings.push(
             Finding::error(
-                Code::CONTRACT,
+                Code::PATCH_HOSTNAME,
                 document.at(),
                 "'auto' and 'hostname' cannot be set at the same time",
             )
@@ -186,7 +186,7 @@ fn hostname(document: &Document, target: Target) -> Findings {
     }
     if name.is_none() && off && release(target.talos) == 12 {
         let message = "`auto: off` without `hostname` is refused by early releases of Talos 1.12";
-        let finding = Finding::warning(Code::CONTRACT, document.at(), message);
+        let finding = Finding::warning(Code::CONFIG_RELEASE, document.at(), message);
         findings.push(finding.remedy("set `hostname` as well, or use a later Talos"));
     }
     findings

@@ -107,7 +107,11 @@ pub(crate) fn named(name: &str, findings: &Findings) -> Findings {
 }
 
 /// Applies patches in order, as the given Talos would.
-pub fn apply(config: &Config, patches: &[Patch], talos: Minor) -> Result<Config, Findings> {
+pub fn apply<'p>(
+    config: &Config,
+    patches: impl IntoIterator<Item = &'p Patch>,
+    talos: Minor,
+) -> Result<Config, Findings> {
     let mut config = config.clone();
     for patch in patches {
         let mut findings = Findings::new();
@@ -167,7 +171,7 @@ fn twice(parts: &[PatchDocument], findings: &mut Findings) {
     for document in parts.iter().filter_map(|part| part.document.as_ref()) {
         if seen.contains(&document.identity()) {
             let message = format!("duplicate document {} is not allowed", document.identity());
-            let finding = Finding::error(Code::DUPLICATE_KEY, document.at(), message);
+            let finding = Finding::error(Code::CONFIG_REFUSED, document.at(), message);
             findings.push(finding.remedy("make one document of them, or two patches"));
         }
         seen.push(document.identity());

@@ -54,7 +54,7 @@ impl Mode {
 pub fn validate(config: &Config, talos: Minor, mode: Mode) -> Findings {
     let mut findings = Findings::new();
     if config.documents().is_empty() {
-        let finding = Finding::error(Code::EMPTY_VALUE, None, "config not found: there is no document");
+        let finding = Finding::error(Code::CONFIG_REFUSED, None, "config not found: there is no document");
         findings.push(finding.remedy("generate a config, or check that the file is the right one"));
         return findings;
     }

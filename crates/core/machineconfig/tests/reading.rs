@@ -58,7 +58,7 @@ fn wrong_values_are_refused_with_a_place_and_a_remedy() {
         ("machine: {registries: {mirrors: {a: ~}}}", Code::EMPTY_VALUE, "~"),
         ("machine: {kubelet: {extraConfig: {a: 2001-01-01}}}", Code::AMBIGUOUS_TEXT, "2001-01-01"),
         ("machine: {kubelet: {extraConfig: {a: {1: b}}}}", Code::BAD_KEY, "1"),
-        ("machine: {nonsense: 1}", Code::UNKNOWN_KEY, "nonsense"),
+        ("machine: {nonsense: 1}", Code::CONFIG_KEY, "nonsense"),
         ("cluster: {controlPlane: {endpoint: '10.0.0.1:6443'}}", Code::BAD_URL, "'10.0.0.1:6443'"),
         ("apiVersion: v1alpha1\nkind: HostnameConfig\nauto: never", Code::BAD_CHOICE, "never"),
         (
@@ -71,8 +71,8 @@ fn wrong_values_are_refused_with_a_place_and_a_remedy() {
             Code::BAD_SIZE,
             "big",
         ),
-        ("apiVersion: v1alpha1\nkind: LinkConfg\nname: a", Code::UNKNOWN_KEY, "LinkConfg"),
-        ("apiVersion: v1beta1\nkind: LinkConfig\nname: a", Code::UNKNOWN_KEY, "LinkConfig"),
+        ("apiVersion: v1alpha1\nkind: LinkConfg\nname: a", Code::CONFIG_KIND, "LinkConfg"),
+        ("apiVersion: v1beta1\nkind: LinkConfig\nname: a", Code::CONFIG_KIND, "LinkConfig"),
     ] {
         let findings = refused(text);
         let found: Vec<_> = findings.iter().collect();

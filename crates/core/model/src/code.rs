@@ -293,6 +293,27 @@ catalogue! {
         "The API speaks HTTPS on port 8006.";
     1904 BAD_FINGERPRINT "a TLS fingerprint is malformed":
         "A certificate is pinned by its SHA-256 fingerprint: 32 pairs of hex digits with colons between them. Shorter ones are of another kind, such as SHA-1. Proxmox shows the right one under Node, Certificates.";
+
+    2001 CONFIG_KEY "a machine config has a key that Talos does not know":
+        "Talos refuses a machine config with keys that its release does not know. The finding names the document, the place and, where there is one, the nearest key.";
+    2002 CONFIG_KIND "a machine config has a document that Talos does not know":
+        "Every document of a machine config has `apiVersion: v1alpha1` and a kind. Kinds came with releases: the finding says which Talos has it.";
+    2003 CONFIG_RELEASE "a machine config does not fit the Talos that reads it":
+        "A field or document is newer than the Talos of the machine, or it was replaced by another one. Clusters keep the shape of the contract they were made with; patches are written in that shape.";
+    2004 CONFIG_REFUSED "Talos refuses the machine config":
+        "The config breaks one of the rules that Talos checks before it takes a config. The finding repeats Talos' own words. Nothing was sent to a machine.";
+    2005 PATCH_MISSES "a patch points at nothing":
+        "The patch deletes, tests or moves something that the generated config does not have. Look at the config without the patch, and mend the path.";
+    2006 JSON_PATCH "a list of operations cannot patch this config":
+        "RFC 6902 operations work on configs of one document only, which no config of contract 1.12 or later is. Write the patch as the part of the config that it changes.";
+    2007 PATCH_HOSTNAME "a patch names the machine in two ways":
+        "From contract 1.12 on a HostnameConfig document names the machine: a name and `auto: off` go together, and `machine.network.hostname` cannot stand beside it. ichor sets the name of every machine itself.";
+    2008 CONFIG_MATERIAL "something that the machine configs need was not found":
+        "Machine configs hold the content of files and the values of secrets that the inventory only names: patches, CA certificates, manifests, registry passwords, settings of extension services.";
+    2009 CONFIG_TOO_EARLY "the machine config cannot be made yet":
+        "It needs a value that only the running cluster can give, such as an endpoint whose address comes from a DHCP lease. Give the endpoint a name or a fixed address, or make the config once the machine has its lease.";
+    2010 CONFIG_DISK "a disk cannot be mounted as asked":
+        "From Talos 1.10 on a disk is a volume, mounted at `/var/mnt/NAME` with the filesystem of your choice. Other paths, and older releases, use the older way, which knows XFS alone.";
 }
 
 #[cfg(test)]

@@ -897,8 +897,32 @@ pub enum PciAddress {
 
 /// A machine-config patch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Patch {
+    /// Whom it is for. It follows from where the patch is listed, so it is not written out again.
+    #[serde(skip)]
+    pub scope: PatchScope,
+    /// Where it is.
+    #[serde(flatten)]
+    pub content: PatchContent,
+}
+
+/// Whom a patch is for, in the order in which patches apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PatchScope {
+    /// Every machine.
+    Cluster,
+    /// The machines of a role.
+    Role,
+    /// The machines of a group.
+    Group,
+    /// One machine.
+    Machine,
+}
+
+/// Where a patch is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Patch {
+pub enum PatchContent {
     /// A file, relative to the inventory.
     File(String),
     /// Written in the inventory.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// A reference to a secret, as an inventory writes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretRef {
     /// An environment variable.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostName, MacAddress, MachineName, Size, VmId, desired::Arch};
+use crate::{HostName, MacAddress, MachineName, Minor, Size, VmId, desired::Arch};
 
 /// Hosts, our machines and everybody else's VMs, as seen at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct World {
     pub machines: Vec<SeenMachine>,
     /// VMs and containers that are not ours. They are counted, and never touched.
     pub foreign: Vec<ForeignVm>,
+    /// The machine-config contract that was recorded when the cluster was made; absent before that.
+    pub contract: Option<Minor>,
 }
 
 /// A Proxmox host and what it physically has.

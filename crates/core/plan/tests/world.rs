@@ -10,9 +10,12 @@ const HOSTS: &str = "proxmox: {endpoint: 'https://pve:8006', hosts: [pve1, pve2,
 const NO_HOSTS: &str = "proxmox: {endpoint: 'https://pve:8006'}\n";
 
 fn resolve(rest: &str, world: &str) -> Resolution {
+    resolve_all(&format!("{HEAD}{rest}"), world)
+}
+
+fn resolve_all(text: &str, world: &str) -> Resolution {
     let mut sources = Sources::default();
-    let layers =
-        Layers { defaults: Vec::new(), files: vec![sources.add("ichor.yaml", format!("{HEAD}{rest}"))] };
+    let layers = Layers { defaults: Vec::new(), files: vec![sources.add("ichor.yaml", text.to_owned())] };
     let mut findings = Findings::new();
     let inventory = ichor_spec::load(&sources, &layers, &mut findings).expect("an inventory");
     assert!(findings.is_empty(), "{findings:?}");
@@ -133,4 +136,38 @@ fn many_overlapping_ranges_are_reported_once_each() {
     let overlaps =
         resolution.findings.iter().filter(|finding| finding.code.to_string() == "ICH-1403").count();
     assert_eq!(overlaps, 299);
+}
+
+/// What the contract of a cluster with Talos 1.13 becomes.
+fn contract(written: &str, recorded: &str) -> Result<String, Vec<String>> {
+    let head = HEAD.replace("name: x", &format!("name: x{written}"));
+    let resolution = resolve_all(
+        &format!("{head}{HOSTS}machines: {{cp: {{role: control-plane}}}}"),
+        &format!("{{{recorded}}}"),
+    );
+    match &resolution.desired {
+        Some(desired) => Ok(desired.cluster.contract.to_string()),
+        None => Err(resolution.findings.iter().map(|finding| finding.message.clone()).collect()),
+    }
+}
+
+#[test]
+fn the_contract_that_was_recorded_outlives_upgrades() {
+    assert_eq!(contract("", "").as_deref(), Ok("1.13"), "a new cluster has that of its Talos");
+    assert_eq!(contract("", r#""contract": null"#).as_deref(), Ok("1.13"));
+    assert_eq!(contract("", r#""contract": "1.11""#).as_deref(), Ok("1.11"));
+    assert_eq!(contract(", contract: '1.12'", "").as_deref(), Ok("1.12"));
+    assert_eq!(contract(", contract: '1.11'", r#""contract": "1.11""#).as_deref(), Ok("1.11"));
+}
+
+#[test]
+fn a_contract_that_the_cluster_was_not_made_with_is_an_error() {
+    assert_eq!(
+        contract(", contract: '1.12'", r#""contract": "1.11""#),
+        Err(vec!["contract 1.12 is not the one the cluster was made with".to_owned()])
+    );
+    assert_eq!(
+        contract("", r#""contract": "1.14""#),
+        Err(vec!["contract 1.14 does not fit Talos 1.13".to_owned()])
+    );
 }

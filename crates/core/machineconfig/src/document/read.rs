@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         };
         let message = format!("`{}` in {} is not a key of Talos", self.path, self.document);
         self.findings.push(
-            Finding::error(Code::UNKNOWN_KEY, key.at, message)
+            Finding::error(Code::CONFIG_KEY, key.at, message)
                 .because("every Talos release refuses it: unknown keys found during decoding")
                 .remedy(remedy),
         );

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use ichor_model::{
-    Desired, KubernetesVersion, Minor,
-    desired::{AddressDelivery, Hostnames, ImageSource, Late, Machine, Platform, Role},
+    KubernetesVersion, Minor,
+    desired::{Machine, Role},
 };
+
+use super::{manifests::Manifest, storage::DiskPlace, system::Service};
+use crate::secrets::SecretText;
 
 /// Everything that goes into one machine config but the secrets.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +17,8 @@ pub struct Blueprint {
     pub role: Role,
     /// The shape of the config.
     pub contract: Minor,
+    /// The Talos that reads it, which decides what there is beside that shape.
+    pub talos: Minor,
     /// The cluster's name.
     pub cluster: String,
     /// The URL of the Kubernetes API.
@@ -24,6 +29,9 @@ pub struct Blueprint {
     pub sans: Vec<String>,
     /// How Talos gets onto the disk; absent when the image is on it already.
     pub install: Option<Install>,
+    /// The disk that Talos is on or goes to, where its place is known; it counts before the path in
+    /// [`Install::disk`].
+    pub system_disk: Option<DiskPlace>,
     /// DNS domain of services.
     pub domain: String,
     /// Addresses of pods.
@@ -69,6 +77,18 @@ pub struct ClusterWide {
     pub kernel_modules: Vec<(String, Vec<String>)>,
     /// Whether an extension brings a network of its own, such as a tailnet.
     pub overlay_network: bool,
+    /// Labels of every node; those of a machine count before them.
+    pub labels: BTreeMap<String, String>,
+    /// Arguments of the kubelet.
+    pub kubelet_args: BTreeMap<String, String>,
+    /// Whether something keeps executables below `/var`, which contract 1.14 forbids by default.
+    pub executables_in_var: bool,
+    /// Certificates to trust, by name.
+    pub trusted_roots: Vec<(String, String)>,
+    /// Settings of system-extension services.
+    pub extension_services: Vec<Service>,
+    /// Manifests that Talos applies.
+    pub manifests: Vec<Manifest>,
 }
 
 /// How Talos gets onto the disk.
@@ -103,7 +123,18 @@ pub struct Registry {
     /// The mirror's path replaces `/v2`.
     pub override_path: bool,
     /// User and password, once they are known.
-    pub auth: Option<(String, String)>,
+    pub auth: Option<(String, SecretText)>,
+    /// How its certificate is checked, where that is special.
+    pub tls: Option<RegistryTls>,
+}
+
+/// How the certificate of a registry is checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RegistryTls {
+    /// By these CA certificates.
+    Ca(String),
+    /// Not at all.
+    Insecure,
 }
 
 impl Blueprint {
@@ -118,11 +149,13 @@ impl Blueprint {
         Self {
             role,
             contract,
+            talos: contract,
             cluster: cluster.to_owned(),
             endpoint: endpoint.to_owned(),
             kubernetes,
             sans: Vec::new(),
             install: None,
+            system_disk: None,
             domain: "cluster.local".into(),
             pods: vec!["10.244.0.0/16".into()],
             services: vec!["10.96.0.0/12".into()],
@@ -148,99 +181,4 @@ impl Blueprint {
             None => rest.rsplit_once(':').map_or(rest, |(host, _)| host),
         }
     }
-}
-
-/// Draws up the config of a machine, or why it cannot be drawn up yet.
-pub fn blueprint(desired: &Desired, machine: &Machine, schematic: &str) -> Result<Blueprint, String> {
-    let Late::Known(host) = &desired.cluster.endpoint.host else {
-        return Err("the endpoint is a leased address that is not known yet".into());
-    };
-    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-    let endpoint = format!("https://{bracketed}:{}", desired.cluster.endpoint.port);
-    let mut blueprint = Blueprint::new(
-        machine.role,
-        desired.cluster.contract,
-        desired.cluster.name.as_str(),
-        &endpoint,
-        machine.kubernetes.clone(),
-    );
-    blueprint.sans = sans(desired, host);
-    blueprint.install = install(desired, machine, schematic);
-    blueprint.domain.clone_from(&desired.cluster.domain);
-    blueprint.pods = desired.network.pods.iter().map(ToString::to_string).collect();
-    blueprint.services = desired.network.services.iter().map(ToString::to_string).collect();
-    let cni = desired.addons.get("cni").and_then(|addon| addon.choice.as_deref()).unwrap_or("flannel");
-    blueprint.cni = if cni == "flannel" { Cni::Flannel } else { Cni::None };
-    blueprint.kube_proxy = cni != "cilium";
-    blueprint.discovery = desired.cluster.discovery;
-    blueprint.schedule_on_control_planes = desired.cluster.schedule_on_control_planes;
-    blueprint.external_cloud_provider = desired.addons.contains_key("ccm");
-    blueprint.sysctls.clone_from(&desired.os.sysctls);
-    blueprint.registries = registries(desired);
-    blueprint.cluster_wide = cluster_wide(desired);
-    blueprint.machine = Some(Box::new(machine.clone()));
-    Ok(blueprint)
-}
-
-/// The VIP must be in the certificates even where the URL names something else. The URL's own host is
-/// there anyway.
-fn sans(desired: &Desired, endpoint_host: &str) -> Vec<String> {
-    let endpoint = &desired.cluster.endpoint;
-    let kube_vip = endpoint.kube_vip.as_ref().map(|kube_vip| kube_vip.address.to_string());
-    let shared = endpoint.vip.map(|vip| vip.to_string()).into_iter().chain(kube_vip);
-    let mut seen = std::collections::BTreeSet::from([endpoint_host.to_owned()]);
-    shared.chain(desired.cluster.cert_sans.iter().cloned()).filter(|san| seen.insert(san.clone())).collect()
-}
-
-/// The installer must be of the platform and flavour of the image that runs: its kernel command line
-/// carries both, and an upgrade with another one would change them.
-fn install(desired: &Desired, machine: &Machine, schematic: &str) -> Option<Install> {
-    let image = desired.images.iter().find(|image| image.id == machine.image)?;
-    let factory = image.factory.split_once("://").map_or(image.factory.as_str(), |(_, host)| host);
-    let flavour = if image.secureboot { "-secureboot" } else { "" };
-    let installer = if image.talos.minor() >= Minor::new(1, 10) {
-        format!("{}-installer{flavour}", image.platform)
-    } else {
-        format!("installer{flavour}")
-    };
-    let needs_disk = image.source == ImageSource::Iso || image.platform == Platform::Metal;
-    Some(Install {
-        disk: needs_disk.then(|| "/dev/sda".to_owned()),
-        image: Some(format!("{factory}/{installer}/{schematic}:{}", image.talos)),
-        kernel_args: Vec::new(),
-    })
-}
-
-fn registries(desired: &Desired) -> BTreeMap<String, Registry> {
-    let mirrors = desired.os.mirrors.iter().map(|(host, mirror)| {
-        let registry = Registry {
-            mirrors: mirror.endpoints.clone(),
-            skip_fallback: mirror.skip_fallback,
-            override_path: mirror.override_path,
-            auth: None,
-        };
-        (host.clone(), registry)
-    });
-    mirrors.collect()
-}
-
-fn cluster_wide(desired: &Desired) -> ClusterWide {
-    ClusterWide {
-        vip: desired.cluster.endpoint.vip,
-        node_networks: desired.network.cidr.iter().map(ToString::to_string).collect(),
-        dhcp_hostnames: desired.network.hostnames == Hostnames::Dhcp,
-        time_servers: desired.os.time_servers.clone(),
-        kernel_modules: desired
-            .os
-            .kernel_modules
-            .iter()
-            .map(|module| (module.name.clone(), module.parameters.clone()))
-            .collect(),
-        overlay_network: desired.os.extension_services.contains_key("tailscale"),
-    }
-}
-
-/// Whether a machine's address comes from DHCP and not from its config.
-pub fn takes_dhcp(machine: &Machine) -> bool {
-    machine.boot.address == AddressDelivery::Dhcp
 }

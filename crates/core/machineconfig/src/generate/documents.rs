@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Blueprint, Cni, V1_12, V1_14, audit_policy, is_control_plane, pod_security};
+use super::{
+    Blueprint, Cni, DiskPlace, RegistryTls, V1_12, V1_14, audit_policy, is_control_plane, pod_security,
+};
 use crate::{
     pki::Authority,
     secrets::{Bundle, Encryption},
@@ -49,7 +51,18 @@ fn registries(blueprint: &Blueprint) -> Vec<Value> {
     let auth =
         blueprint.registries.iter().filter_map(|(host, registry)| Some((host, registry.auth.as_ref()?)));
     let auth = auth.map(|(host, (username, password))| {
-        document("RegistryAuthConfig", Some(host), json!({ "username": username, "password": password }))
+        document(
+            "RegistryAuthConfig",
+            Some(host),
+            json!({ "username": username, "password": password.expose() }),
+        )
+    });
+    let tls = blueprint.registries.iter().filter_map(|(host, registry)| {
+        let body = match registry.tls.as_ref()? {
+            RegistryTls::Ca(pem) => json!({ "ca": pem }),
+            RegistryTls::Insecure => json!({ "insecureSkipVerify": true }),
+        };
+        Some(document("RegistryTLSConfig", Some(host), body))
     });
     let mirrors = mirrors.map(|(host, registry)| {
         let endpoints: Vec<Value> = registry
@@ -70,7 +83,7 @@ fn registries(blueprint: &Blueprint) -> Vec<Value> {
         document("RegistryMirrorConfig", Some(host), body)
     });
     // Talos sorts them by kind, then by name.
-    auth.chain(mirrors).collect()
+    auth.chain(mirrors).chain(tls).collect()
 }
 
 fn machine_documents(blueprint: &Blueprint, bundle: &Bundle) -> Vec<Value> {
@@ -94,14 +107,15 @@ fn machine_documents(blueprint: &Blueprint, bundle: &Bundle) -> Vec<Value> {
     documents
 }
 
-/// Only a machine that is to be installed says onto which disk.
+/// Only a machine that is to be installed says onto which disk. One that runs already ignores it.
 fn install(blueprint: &Blueprint) -> Option<Value> {
     let install = blueprint.install.as_ref()?;
-    let disk = install.disk.as_ref()?;
+    let by_path = || install.disk.as_ref().map(|disk| format!("disk.dev_path == \"{disk}\""));
+    let disk = blueprint.system_disk.as_ref().map(DiskPlace::expression).or_else(by_path)?;
     let installer = install.image.as_ref().map_or_else(|| json!({}), |image| json!({ "image": image }));
     let body = json!({
         "installer": installer,
-        "provisioning": { "diskSelector": { "match": format!("disk.dev_path == \"{disk}\"") }, "wipe": false },
+        "provisioning": { "diskSelector": { "match": disk }, "wipe": false },
     });
     Some(document("UnattendedInstallConfig", None, body))
 }

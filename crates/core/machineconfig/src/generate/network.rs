@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use ichor_model::desired::{Late, Machine, Nic};
+use ichor_model::desired::{AddressDelivery, Late, Machine, Nic};
 use serde_json::{Map, Value, json};
 
-use super::{Blueprint, V1_12, V1_14, blueprint::takes_dhcp, documents::document, is_control_plane};
+use super::{Blueprint, V1_12, V1_14, documents::document, is_control_plane};
 
-/// Adds what is known of the machine to its documents.
+/// Adds what is known of the machine, if there is one, and of its networks.
 pub fn extend(blueprint: &Blueprint, documents: &mut Vec<Value>) {
-    let Some(machine) = &blueprint.machine else { return };
-    if blueprint.contract < V1_12 {
-        documents[0]["machine"]["network"] = legacy_network(blueprint, machine);
-    } else {
-        links(blueprint, machine, documents);
-        name_servers(machine, documents);
-        hostname(blueprint, machine, documents);
+    let machine = blueprint.machine.as_deref();
+    if let Some(machine) = machine {
+        if blueprint.contract < V1_12 {
+            documents[0]["machine"]["network"] = legacy_network(blueprint, machine);
+        } else {
+            links(blueprint, machine, documents);
+            name_servers(machine, documents);
+            hostname(blueprint, machine, documents);
+        }
     }
     node_address(blueprint, machine, documents);
     node_metadata(blueprint, machine, documents);
@@ -24,7 +26,7 @@ pub fn extend(blueprint: &Blueprint, documents: &mut Vec<Value>) {
 }
 
 /// Finds a document by its kind.
-fn find<'a>(documents: &'a mut [Value], kind: &str) -> Option<&'a mut Value> {
+pub fn find<'a>(documents: &'a mut [Value], kind: &str) -> Option<&'a mut Value> {
     documents.iter_mut().find(|document| document["kind"] == kind)
 }
 
@@ -41,7 +43,7 @@ fn vip(blueprint: &Blueprint, slot: usize) -> Option<String> {
 /// Whether a card is given its address by DHCP.
 fn leases(machine: &Machine, slot: usize, nic: &Nic) -> bool {
     let leased = nic.addresses.iter().any(|address| address.known().is_none());
-    leased || slot == 0 && takes_dhcp(machine)
+    leased || slot == 0 && machine.boot.address == AddressDelivery::Dhcp
 }
 
 /// MTU 1 is Proxmox's word for the bridge's own, which the card shows to the guest by itself.
@@ -169,9 +171,12 @@ fn hostname(blueprint: &Blueprint, machine: &Machine, documents: &mut [Value]) {
     }
 }
 
+/// Addresses that overlay networks give, and that nodes must not take for their own: Tailscale's.
+const OVERLAY_ADDRESSES: [&str; 2] = ["!100.64.0.0/10", "!fd7a:115c:a1e0::/48"];
+
 /// With several networks on a machine, Kubernetes and etcd are told which one is theirs.
-fn node_address(blueprint: &Blueprint, machine: &Machine, documents: &mut [Value]) {
-    let subnets = &blueprint.cluster_wide.node_networks;
+fn node_address(blueprint: &Blueprint, machine: Option<&Machine>, documents: &mut [Value]) {
+    let subnets = node_subnets(blueprint);
     if subnets.is_empty() {
         return;
     }
@@ -182,17 +187,33 @@ fn node_address(blueprint: &Blueprint, machine: &Machine, documents: &mut [Value
     } else {
         documents[0]["machine"]["kubelet"]["nodeIP"] = json!({ "validSubnets": subnets });
     }
-    let others = machine.nics.len() > 1 || blueprint.cluster_wide.overlay_network;
+    let others =
+        machine.is_some_and(|machine| machine.nics.len() > 1) || blueprint.cluster_wide.overlay_network;
     if is_control_plane(blueprint.role) && others {
         documents[0]["cluster"]["etcd"]["advertisedSubnets"] = json!(subnets);
     }
 }
 
-fn node_metadata(blueprint: &Blueprint, machine: &Machine, documents: &mut [Value]) {
+/// The machines' networks; where nobody knows them, all networks but those of an overlay.
+fn node_subnets(blueprint: &Blueprint) -> Vec<String> {
+    let cluster = &blueprint.cluster_wide;
+    if !cluster.overlay_network || !cluster.node_networks.is_empty() {
+        return cluster.node_networks.clone();
+    }
+    let families = [("0.0.0.0/0", false), ("::/0", true)];
+    let all =
+        families.into_iter().filter(|(_, v6)| blueprint.pods.iter().any(|net| net.contains(':') == *v6));
+    all.map(|(net, _)| net).chain(OVERLAY_ADDRESSES).map(str::to_owned).collect()
+}
+
+fn node_metadata(blueprint: &Blueprint, machine: Option<&Machine>, documents: &mut [Value]) {
+    let mut labels = blueprint.cluster_wide.labels.clone();
+    labels.extend(machine.into_iter().flat_map(|machine| machine.labels.clone()));
+    let none = BTreeMap::new();
     let kinds: [(&str, &str, &BTreeMap<String, String>); 3] = [
-        ("nodeLabels", "labels", &machine.labels),
-        ("nodeAnnotations", "annotations", &machine.annotations),
-        ("nodeTaints", "taints", &machine.taints),
+        ("nodeLabels", "labels", &labels),
+        ("nodeAnnotations", "annotations", machine.map_or(&none, |machine| &machine.annotations)),
+        ("nodeTaints", "taints", machine.map_or(&none, |machine| &machine.taints)),
     ];
     for (legacy, key, values) in kinds.into_iter().filter(|(_, _, values)| !values.is_empty()) {
         let target = if blueprint.contract >= V1_14 {

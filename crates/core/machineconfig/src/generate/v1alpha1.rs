@@ -3,7 +3,9 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-use super::{Blueprint, Cni, Registry, V1_12, V1_13, V1_14, audit_policy, is_control_plane, pod_security};
+use super::{
+    Blueprint, Cni, Registry, RegistryTls, V1_12, V1_13, V1_14, audit_policy, is_control_plane, pod_security,
+};
 use crate::{
     pki::Authority,
     secrets::{Bundle, Encryption},
@@ -89,7 +91,13 @@ fn kubelet(blueprint: &Blueprint) -> Value {
 fn install(blueprint: &Blueprint) -> Value {
     let mut install = Section::default();
     if let Some(wanted) = &blueprint.install {
-        install.set_if("disk", wanted.disk.clone());
+        match &blueprint.system_disk {
+            Some(place) => {
+                let (key, value) = place.legacy_install();
+                install.set(key, value);
+            }
+            None => drop(install.set_if("disk", wanted.disk.clone())),
+        }
         install
             .set_if("extraKernelArgs", (!wanted.kernel_args.is_empty()).then(|| wanted.kernel_args.clone()));
         install.set_if("image", wanted.image.clone());
@@ -108,14 +116,26 @@ fn registries(blueprint: &Blueprint) -> Option<Value> {
         if !registry.mirrors.is_empty() {
             mirrors.insert(host.clone(), mirror(registry));
         }
+        let mut special = Section::default();
+        special.set_if("tls", registry.tls.as_ref().map(tls));
         if let Some((username, password)) = &registry.auth {
-            config.insert(host.clone(), json!({ "auth": { "username": username, "password": password } }));
+            special.set("auth", json!({ "username": username, "password": password.expose() }));
+        }
+        if !special.0.is_empty() {
+            config.insert(host.clone(), Value::Object(special.0));
         }
     }
     let mut registries = Section::default();
     registries.set_if("mirrors", (!mirrors.is_empty()).then_some(mirrors));
     registries.set_if("config", (!config.is_empty()).then_some(config));
     (!registries.0.is_empty()).then_some(Value::Object(registries.0))
+}
+
+fn tls(tls: &RegistryTls) -> Value {
+    match tls {
+        RegistryTls::Ca(pem) => json!({ "ca": base64(pem) }),
+        RegistryTls::Insecure => json!({ "insecureSkipVerify": true }),
+    }
 }
 
 fn mirror(registry: &Registry) -> Value {

@@ -188,7 +188,7 @@ fn scalar_text(raw: &Raw) -> String {
 /// Says that the document is not there.
 pub fn missing_document(selector: &Selector) -> Finding {
     let message = format!("there is no document {} to delete from", selector.identity);
-    Finding::error(Code::UNKNOWN_KEY, selector.at, message)
+    Finding::error(Code::PATCH_MISSES, selector.at, message)
         .because("Talos before 1.14 writes a broken config in this case")
         .remedy("remove the deletion, or make the patch one for machines that have the document")
 }
@@ -203,7 +203,7 @@ pub fn apply(document: &mut Document, selector: &Selector, release: u8) -> Resul
         let message = format!(
             "patch delete: path '{selector}' in document '{place}': failed to delete path '{selector}': {why}"
         );
-        Finding::error(Code::UNKNOWN_KEY, selector.at, message)
+        Finding::error(Code::PATCH_MISSES, selector.at, message)
             .because("Talos refuses to delete what is not there")
             .remedy(match why {
                 Why::Lookup => "check the path; for an item of a list name it by a field that holds text",

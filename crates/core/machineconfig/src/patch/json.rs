@@ -169,7 +169,7 @@ pub fn apply(config: &Config, operations: &[Operation], at: Option<Span>) -> Res
     for operation in operations {
         perform(&mut json, operation).map_err(|why| {
             let message = format!("the operation `{operation:?}` does not apply: {why}");
-            let finding = Finding::error(Code::UNKNOWN_KEY, operation.at, message);
+            let finding = Finding::error(Code::PATCH_MISSES, operation.at, message);
             let words = "Talos says: failure applying rfc6902 patches to talos machine config";
             Findings::from_iter([finding.because(words).remedy("check the path against the config")])
         })?;
@@ -180,7 +180,7 @@ pub fn apply(config: &Config, operations: &[Operation], at: Option<Span>) -> Res
 /// Says that the config has several documents, and what to write instead.
 pub fn refused(operations: &[Operation], config: Option<&Config>, at: Option<Span>) -> Finding {
     let message = "JSON6902 patches are not supported for multi-document machine configuration";
-    let finding = Finding::error(Code::CONTRACT, at, message)
+    let finding = Finding::error(Code::JSON_PATCH, at, message)
         .because("configs have several documents from the 1.12 contract on");
     match derive_strategic(operations, config) {
         Some(patch) => finding.remedy(format!("write the same as a strategic merge patch:\n{patch}")),

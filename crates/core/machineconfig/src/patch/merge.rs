@@ -124,7 +124,7 @@ impl Merger<'_> {
     fn unmergeable(&mut self, at: Option<Span>) {
         let message = format!("`{}` in {} cannot be patched", self.path, self.document);
         self.findings.push(
-            Finding::error(Code::CONTRACT, at, message)
+            Finding::error(Code::CONFIG_RELEASE, at, message)
                 .because(format!(
                     "Talos 1.{} fails on it: merge not possible, left is not settable",
                     self.release

@@ -54,7 +54,7 @@ fn name(judge: &mut Judge<'_>, longest: usize, underscores: bool) {
     if name.len() > longest {
         let words = format!("name must be between 1 and {longest} characters long");
         judge.fail(
-            Code::BAD_NAME,
+            Code::CONFIG_REFUSED,
             "name",
             &words,
             "write a shorter name: partition labels have no more room",
@@ -62,7 +62,7 @@ fn name(judge: &mut Judge<'_>, longest: usize, underscores: bool) {
     }
     if !is_plain_name(name, underscores) {
         judge.fail(
-            Code::BAD_NAME,
+            Code::CONFIG_REFUSED,
             "name",
             "name can only contain ASCII letters, digits, and hyphens",
             "write a name of these characters",
@@ -74,7 +74,7 @@ fn name(judge: &mut Judge<'_>, longest: usize, underscores: bool) {
 pub fn at_least_10s(judge: &mut Judge<'_>, path: &str, words: &str) {
     let interval = parse_duration(judge.text(path)).unwrap_or(0);
     if interval != 0 && interval < 10_000_000_000 {
-        judge.fail(Code::BAD_NUMBER, path, words, "write `10s` or more");
+        judge.fail(Code::CONFIG_REFUSED, path, words, "write `10s` or more");
     }
 }
 
@@ -98,7 +98,7 @@ fn system_volume(judge: &mut Judge<'_>) {
     let name = judge.text("name");
     if !volumes.contains(&name) {
         let words = format!("only {volumes:?} volumes are supported");
-        judge.fail(Code::BAD_CHOICE, "name", &words, "use a UserVolumeConfig for volumes of your own");
+        judge.fail(Code::CONFIG_REFUSED, "name", &words, "use a UserVolumeConfig for volumes of your own");
         return;
     }
     if name == "STATE" {
@@ -112,7 +112,7 @@ fn system_volume(judge: &mut Judge<'_>) {
         for key in judge.items("encryption.keys") {
             if key.get("lockToState").and_then(Node::as_bool) == Some(true) {
                 let words = "state-locked key is not allowed for the \"STATE\" volume";
-                judge.wrong(Code::CONFLICTING_KEYS, key.get("lockToState"), words, "remove `lockToState`");
+                judge.wrong(Code::CONFIG_REFUSED, key.get("lockToState"), words, "remove `lockToState`");
             }
         }
     }
@@ -161,7 +161,7 @@ fn provisioning(judge: &mut Judge<'_>, required: bool, sizes: bool) {
     }
     if required && low.is_empty() && high.is_empty() {
         judge.fail(
-            Code::MISSING_KEY,
+            Code::CONFIG_REFUSED,
             "provisioning",
             "min size or max size is required",
             "set `provisioning.minSize`",
@@ -169,7 +169,7 @@ fn provisioning(judge: &mut Judge<'_>, required: bool, sizes: bool) {
     }
     if low.starts_with('-') {
         judge.fail(
-            Code::BAD_SIZE,
+            Code::CONFIG_REFUSED,
             "provisioning.minSize",
             "min size cannot be negative",
             "write a positive size",
@@ -179,7 +179,7 @@ fn provisioning(judge: &mut Judge<'_>, required: bool, sizes: bool) {
         && low > high
     {
         judge.fail(
-            Code::BAD_SIZE,
+            Code::CONFIG_REFUSED,
             "provisioning.minSize",
             "min size is greater than max size",
             "write a smaller `minSize` or a larger `maxSize`",
@@ -193,7 +193,7 @@ fn encryption(judge: &mut Judge<'_>) {
     }
     if judge.text("encryption.provider") != "luks2" {
         judge.fail(
-            Code::BAD_CHOICE,
+            Code::CONFIG_REFUSED,
             "encryption.provider",
             "unsupported encryption provider",
             "write `provider: luks2`",
@@ -210,17 +210,22 @@ pub fn keys(judge: &mut Judge<'_>, path: &str) {
         let slot = key.get("slot").and_then(Node::as_int).unwrap_or(0);
         if !slots.insert(slot) {
             let words = format!("duplicate key slot {slot}: it is already in use");
-            judge.wrong(Code::DUPLICATE_KEY, Some(key), &words, "give each key a slot of its own");
+            judge.wrong(Code::CONFIG_REFUSED, Some(key), &words, "give each key a slot of its own");
         }
         if ["static", "nodeID", "kms", "tpm"].iter().all(|kind| key.get(kind).is_none()) {
             let words = format!("at least one encryption key type must be specified for slot {slot}");
-            judge.wrong(Code::MISSING_KEY, Some(key), &words, "add `nodeID: {}`, `tpm`, `kms` or `static`");
+            judge.wrong(
+                Code::CONFIG_REFUSED,
+                Some(key),
+                &words,
+                "add `nodeID: {}`, `tpm`, `kms` or `static`",
+            );
         }
         let registers = key.at_path("tpm.options.pcrs").and_then(Node::as_list).unwrap_or_default();
         for register in registers {
             if !register.as_int().is_some_and(|pcr| (0..=23).contains(&pcr)) {
                 judge.wrong(
-                    Code::BAD_NUMBER,
+                    Code::CONFIG_REFUSED,
                     Some(register),
                     "TPM PCR is out of range (0-23)",
                     "write 0 to 23",
@@ -246,7 +251,12 @@ fn user_volume(judge: &mut Judge<'_>) {
         }
         other => {
             let words = format!("unsupported volume type \"{other}\"");
-            judge.fail(Code::BAD_CHOICE, "volumeType", &words, "write `partition`, `disk` or `directory`");
+            judge.fail(
+                Code::CONFIG_REFUSED,
+                "volumeType",
+                &words,
+                "write `partition`, `disk` or `directory`",
+            );
         }
     }
 }
@@ -271,7 +281,7 @@ fn filesystem(judge: &mut Judge<'_>) {
     let kind = judge.text("filesystem.type");
     if !matches!(kind, "" | "xfs" | "ext4" | "btrfs") {
         let words = format!("unsupported filesystem type: {kind}");
-        judge.fail(Code::BAD_CHOICE, "filesystem.type", &words, "write `xfs` or `ext4`");
+        judge.fail(Code::CONFIG_REFUSED, "filesystem.type", &words, "write `xfs` or `ext4`");
     }
     if judge.is_on("filesystem.projectQuotaSupport") && !matches!(kind, "" | "xfs") {
         judge.conflict(
@@ -288,7 +298,7 @@ fn filesystem(judge: &mut Judge<'_>) {
 fn external_volume(judge: &mut Judge<'_>) {
     name(judge, 34, false);
     if judge.text("filesystemType") != "virtiofs" {
-        judge.fail(Code::BAD_CHOICE, "filesystemType", "invalid filesystem type", "write `virtiofs`");
+        judge.fail(Code::CONFIG_REFUSED, "filesystemType", "invalid filesystem type", "write `virtiofs`");
     }
     judge.required("mount.virtiofs.tag", "virtiofs tag is required");
 }
@@ -296,7 +306,7 @@ fn external_volume(judge: &mut Judge<'_>) {
 fn zswap(judge: &mut Judge<'_>) {
     if !(0..=100).contains(&judge.int("maxPoolPercent")) {
         judge.fail(
-            Code::BAD_NUMBER,
+            Code::CONFIG_REFUSED,
             "maxPoolPercent",
             "maxPoolPercent must be between 0 and 100",
             "write a percentage",
@@ -316,7 +326,7 @@ fn logical_volume(judge: &mut Judge<'_>) {
             judge.conflict(path, &words, "remove it, or choose another `type`");
         } else if judge.int(path) < least {
             let words = format!("{path} must be at least {least}");
-            judge.fail(Code::BAD_NUMBER, path, &words, "write a larger number");
+            judge.fail(Code::CONFIG_REFUSED, path, &words, "write a larger number");
         }
     }
     judge.required("provisioning.volumeGroup", "provisioning.volumeGroup is required");

@@ -16,13 +16,13 @@ pub fn check(kind: &str, judge: &mut Judge<'_>) {
             "name \"{}\": name can only contain lowercase ASCII letters, digits and hyphens",
             show(name)
         );
-        judge.fail(Code::BAD_NAME, "name", &words, "write at most 63 of these characters");
+        judge.fail(Code::CONFIG_REFUSED, "name", &words, "write at most 63 of these characters");
     }
     judge.required("image", "image is required");
     for (node, variable) in judge.texts("environment") {
         if !variable.contains('=') {
             judge.wrong(
-                Code::BAD_KEY,
+                Code::CONFIG_REFUSED,
                 Some(node),
                 "environment: must be in KEY=value form",
                 "write `KEY=value`",
@@ -44,7 +44,7 @@ fn choice(judge: &mut Judge<'_>, path: &str, words: &[&str]) {
     let word = judge.text(path);
     if !word.is_empty() && !words.contains(&word) {
         let message = format!("unsupported {path} \"{}\"", show(word));
-        judge.fail(Code::BAD_CHOICE, path, &message, &format!("write `{}`", words.join("` or `")));
+        judge.fail(Code::CONFIG_REFUSED, path, &message, &format!("write `{}`", words.join("` or `")));
     }
 }
 
@@ -54,14 +54,14 @@ fn mounts(judge: &mut Judge<'_>) {
             ["userVolume", "tmpfs", "hostPath"].iter().filter_map(|key| mount.get(key)).collect();
         let [kind] = kinds.as_slice() else {
             let words = format!("mounts[{i}]: exactly one of userVolume, tmpfs or hostPath must be set");
-            judge.wrong(Code::CONFLICTING_KEYS, Some(mount), &words, "keep one of them");
+            judge.wrong(Code::CONFIG_REFUSED, Some(mount), &words, "keep one of them");
             continue;
         };
         let absolute =
             |key: &str| kind.get(key).and_then(Node::as_text).is_some_and(|path| path.starts_with('/'));
         if !absolute("destination") || mount.get("hostPath").is_some() && !absolute("source") {
             let words = format!("mounts[{i}]: paths must be absolute");
-            judge.wrong(Code::BAD_PATH, Some(mount), &words, "write paths that begin with `/`");
+            judge.wrong(Code::CONFIG_REFUSED, Some(mount), &words, "write paths that begin with `/`");
         }
     }
 }
@@ -71,14 +71,14 @@ fn dependencies(judge: &mut Judge<'_>) {
     for (node, name) in judge.texts("dependsOn.containers") {
         if name == own {
             let words = format!("container \"{}\" cannot depend on itself", show(own));
-            judge.wrong(Code::CONFLICTING_KEYS, Some(node), &words, "remove it");
+            judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, "remove it");
         } else if !judge.config.of_kind("ContainerConfig").any(|other| other.identity().name == name) {
             let words = format!(
                 "container \"{}\" depends on container \"{}\", which is not configured",
                 show(own),
                 show(name)
             );
-            judge.wrong(Code::MISSING_KEY, Some(node), &words, "add the other ContainerConfig");
+            judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, "add the other ContainerConfig");
         }
     }
 }

@@ -140,7 +140,11 @@ fn special(config: &Config, document: &Document, release: u8) -> Option<Finding>
 
 fn said_twice(document: &Document, path: &str, node: &Node, words: &str) -> Finding {
     let label = document.identity().label();
-    let finding = Finding::error(Code::CONFLICTING_KEYS, node.at.or(document.at()), words);
+    let code = match document.identity().kind.as_str() {
+        "HostnameConfig" => Code::PATCH_HOSTNAME,
+        _ => Code::CONFIG_REFUSED,
+    };
+    let finding = Finding::error(code, node.at.or(document.at()), words);
     let finding = match document.at() {
         Some(at) => finding.see(at, format!("{label} is here")),
         None => finding,
@@ -157,8 +161,10 @@ fn vip_on_worker(config: &Config, findings: &mut Findings) {
     }
     for document in config.of_kind("Layer2VIPConfig").chain(config.of_kind("HCloudVIPConfig")) {
         let message = format!("{} is on a worker", document.identity().label());
-        let finding =
-            Finding { severity: Severity::Warning, ..Finding::error(Code::VIP, document.at(), message) };
+        let finding = Finding {
+            severity: Severity::Warning,
+            ..Finding::error(Code::CONFIG_REFUSED, document.at(), message)
+        };
         findings.push(
             finding
                 .because("the VIP is elected through etcd, which only control planes run")
@@ -177,7 +183,7 @@ fn whole(config: &Config, findings: &mut Findings) {
             .into_iter()
             .flatten()
     {
-        findings.push(Finding::error(Code::MISSING_KEY, at, words).remedy(remedy));
+        findings.push(Finding::error(Code::CONFIG_REFUSED, at, words).remedy(remedy));
     }
 }
 
@@ -216,7 +222,7 @@ impl Whole<'_> {
                 let words = format!(
                     "the following document kinds are only allowed on control plane machines: [{kind}]"
                 );
-                let finding = Finding::error(Code::CONFLICTING_KEYS, document.at(), words);
+                let finding = Finding::error(Code::CONFIG_REFUSED, document.at(), words);
                 finding.remedy("make the patch one for control planes")
             })
             .collect()

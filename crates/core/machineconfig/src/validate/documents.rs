@@ -40,7 +40,7 @@ fn short(document: &Document) -> String {
 
 fn conflict(first: &Document, second: &Document) -> Finding {
     let message = format!("conflicting documents: {} and {}", short(first), short(second));
-    let finding = Finding::error(Code::CONFLICTING_KEYS, second.at(), message);
+    let finding = Finding::error(Code::CONFIG_REFUSED, second.at(), message);
     let finding = match first.at() {
         Some(at) => finding.see(at, "the other one"),
         None => finding,
@@ -61,7 +61,7 @@ fn same_links(config: &Config) -> Findings {
             let (first, second) = (short(owner), short(document));
             let message =
                 format!("conflicting link configurations: {first} and {second} both configure \"{name}\"");
-            let finding = Finding::error(Code::CONFLICTING_KEYS, document.at(), message);
+            let finding = Finding::error(Code::CONFIG_REFUSED, document.at(), message);
             findings.push(finding.remedy("give the links different names"));
         }
     }

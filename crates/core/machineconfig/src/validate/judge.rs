@@ -108,7 +108,7 @@ impl<'a> Judge<'a> {
 
     /// Reports two values that exclude each other.
     pub fn conflict(&mut self, path: &str, words: &str, remedy: &str) {
-        self.fail(Code::CONFLICTING_KEYS, path, words, remedy);
+        self.fail(Code::CONFIG_REFUSED, path, words, remedy);
     }
 
     /// Reports a value that is missing or empty.
@@ -118,14 +118,14 @@ impl<'a> Judge<'a> {
             None => node.as_list().is_none_or(|items| !items.is_empty()),
         });
         if !there {
-            self.fail(Code::MISSING_KEY, path, words, &format!("set `{path}`"));
+            self.fail(Code::CONFIG_REFUSED, path, words, &format!("set `{path}`"));
         }
     }
 
     /// Reports a number or duration below zero.
     pub fn not_negative(&mut self, path: &str, words: &str) {
         if self.int(path) < 0 || self.text(path).starts_with('-') {
-            self.fail(Code::BAD_NUMBER, path, words, "write a positive value, or leave it out");
+            self.fail(Code::CONFIG_REFUSED, path, words, "write a positive value, or leave it out");
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> Judge<'a> {
         for (node, text) in self.texts(path) {
             if !super::text::is_subnet_or_address(text.strip_prefix('!').unwrap_or(text)) {
                 let words = format!("{what} is not valid: \"{}\"", show(text));
-                self.wrong(Code::BAD_ADDRESS, Some(node), &words, "write a network as in `10.0.0.0/24`");
+                self.wrong(Code::CONFIG_REFUSED, Some(node), &words, "write a network as in `10.0.0.0/24`");
             }
         }
     }

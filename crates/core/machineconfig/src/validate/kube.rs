@@ -31,7 +31,7 @@ pub fn check(kind: &str, judge: &mut Judge<'_>) {
         "KubeNetworkConfig" => network(judge),
         "KubePrismConfig" if !(1..=65535).contains(&judge.int("port")) => {
             judge.fail(
-                Code::BAD_NUMBER,
+                Code::CONFIG_REFUSED,
                 "port",
                 "invalid port: must be in range 1-65535",
                 "write `port: 7445`",
@@ -84,7 +84,7 @@ pub fn image(judge: &mut Judge<'_>, path: &str, what: &str, required: bool) {
     let tag = image.rsplit_once(":v").map_or("", |(_, tag)| tag.split('@').next().unwrap_or(tag));
     let Ok(version) = tag.parse::<KubernetesVersion>() else {
         let words = format!("{what} image is not valid: invalid image reference: \"{}\"", show(image));
-        judge.fail(Code::BAD_VERSION, path, &words, "write the image with its tag, as in `...:v1.36.3`");
+        judge.fail(Code::CONFIG_REFUSED, path, &words, "write the image with its tag, as in `...:v1.36.3`");
         return;
     };
     let (first, last) = kubernetes(judge.release);
@@ -119,7 +119,7 @@ pub fn protected(judge: &mut Judge<'_>, path: &str) {
     for (key, node) in judge.entries(path) {
         if PROTECTED.contains(&key) {
             let words = format!("kubelet configuration field \"{key}\" can't be overridden");
-            judge.wrong(Code::CONFLICTING_KEYS, Some(node), &words, "remove it: Talos sets it itself");
+            judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, "remove it: Talos sets it itself");
         }
     }
 }
@@ -130,7 +130,7 @@ pub fn resources(judge: &mut Judge<'_>, path: &str) {
         for (key, node) in judge.entries(&format!("{path}.{part}")) {
             if !matches!(key, "cpu" | "memory") {
                 let words = format!("unsupported pod resource \"{}\"", show(key));
-                judge.wrong(Code::BAD_CHOICE, Some(node), &words, "write `cpu` or `memory`");
+                judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, "write `cpu` or `memory`");
             }
         }
     }
@@ -148,7 +148,7 @@ fn arguments(judge: &mut Judge<'_>) {
     for (key, value) in judge.entries("extraArgs") {
         if let Some((_, document)) = DENIED.iter().find(|(prefix, _)| key.starts_with(prefix)) {
             let words = format!("kube-apiserver extra argument \"{key}\" is not allowed: use {document}");
-            judge.wrong(Code::CONFLICTING_KEYS, Some(value), &words, &format!("write a {document} document"));
+            judge.wrong(Code::CONFIG_REFUSED, Some(value), &words, &format!("write a {document} document"));
         }
     }
 }
@@ -170,11 +170,11 @@ fn proxy(judge: &mut Judge<'_>) {
         "" | "nftables" => {}
         mode @ ("iptables" | "ipvs") => {
             let words = format!("proxy mode \"{mode}\" is not recommended");
-            judge.warn(Code::ADDON_RETIRED, "mode", &words, "switch to nftables if possible");
+            judge.warn(Code::CONFIG_REFUSED, "mode", &words, "switch to nftables if possible");
         }
         mode => {
             let words = format!("invalid proxy mode \"{}\"", show(mode));
-            judge.fail(Code::BAD_CHOICE, "mode", &words, "write `nftables`, `iptables` or `ipvs`");
+            judge.fail(Code::CONFIG_REFUSED, "mode", &words, "write `nftables`, `iptables` or `ipvs`");
         }
     }
 }
@@ -192,7 +192,7 @@ pub fn labels(judge: &mut Judge<'_>, labels: &str, annotations: &str, taints: &s
                 let words = format!("invalid machine node {what}: name \"{}\" is invalid", show(key));
                 let remedy =
                     "write an optional DNS prefix, `/`, and at most 63 letters, digits, `-`, `_` and `.`";
-                judge.wrong(Code::BAD_LABEL, Some(node), &words, remedy);
+                judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, remedy);
             }
             let text = node.as_text().unwrap_or_default();
             let (good, remedy) = match what {
@@ -206,7 +206,7 @@ pub fn labels(judge: &mut Judge<'_>, labels: &str, annotations: &str, taints: &s
             if !good {
                 let words =
                     format!("invalid machine node {what}: \"{}: {}\" is invalid", show(key), show(text));
-                judge.wrong(Code::BAD_LABEL, Some(node), &words, remedy);
+                judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, remedy);
             }
         }
     }
@@ -218,7 +218,7 @@ fn cluster(judge: &mut Judge<'_>) {
     let endpoint = judge.text("endpoint");
     if let Some(problem) = endpoint_problem(endpoint).filter(|_| !endpoint.is_empty()) {
         let words = format!("cluster endpoint is invalid: {problem}");
-        judge.fail(Code::BAD_URL, "endpoint", &words, "write it as in `https://10.0.0.10:6443`");
+        judge.fail(Code::CONFIG_REFUSED, "endpoint", &words, "write it as in `https://10.0.0.10:6443`");
     }
 }
 
@@ -233,7 +233,7 @@ fn network(judge: &mut Judge<'_>) {
         }
         if !(0..=longest).contains(&mask) {
             let words = format!("{path} must be between 1 and {longest}");
-            judge.fail(Code::NETWORK_SIZE, path, &words, "write a prefix length");
+            judge.fail(Code::CONFIG_REFUSED, path, &words, "write a prefix length");
         }
     }
     let subnets = ["podSubnets", "serviceSubnets"];
@@ -242,7 +242,7 @@ fn network(judge: &mut Judge<'_>) {
         for (node, text) in judge.texts(path) {
             if let Some(problem) = subnet_problem(text, path == "podSubnets", masks) {
                 judge.wrong(
-                    Code::NETWORK_SIZE,
+                    Code::CONFIG_REFUSED,
                     Some(node),
                     &format!("{path}: {problem}"),
                     "choose another network",
@@ -266,7 +266,7 @@ fn family(judge: &mut Judge<'_>, path: &str) {
     if texts.is_empty() || six.len() > 1 || four.len() > 1 {
         let words = format!("{path}: one subnet, or one of each family, must be specified");
         judge.fail(
-            Code::FAMILY,
+            Code::CONFIG_REFUSED,
             path,
             &words,
             "write as in `[10.244.0.0/16]` or `[10.244.0.0/16, fd00::/56]`",
@@ -307,7 +307,7 @@ fn authority(kind: &str, judge: &mut Judge<'_>) {
     for node in judge.items("acceptedCAs") {
         if node.as_text().is_some_and(str::is_empty) {
             let words = "accepted CA: no PEM blocks found";
-            judge.wrong(Code::BAD_SECRET, Some(node), words, "remove the item");
+            judge.wrong(Code::CONFIG_REFUSED, Some(node), words, "remove the item");
         }
         pem(judge, Some(node), true, "accepted CA");
     }
@@ -319,7 +319,7 @@ pub fn pem(judge: &mut Judge<'_>, node: Option<&Node>, certificate: bool, what: 
     if !text.is_empty() && !is_pem(text, certificate) {
         let words = format!("{what}: no PEM blocks of the expected type found");
         judge.wrong(
-            Code::BAD_SECRET,
+            Code::CONFIG_REFUSED,
             node,
             &words,
             "write it as PEM text, not in base64, over several lines",
@@ -337,7 +337,7 @@ fn authorizer(judge: &mut Judge<'_>) {
     let kind = judge.text("type");
     if !matches!(kind, "Node" | "RBAC" | "Webhook") {
         let words = format!("authorizer type {} is not allowed", show(kind));
-        judge.fail(Code::BAD_CHOICE, "type", &words, "write `Node`, `RBAC` or `Webhook`");
+        judge.fail(Code::CONFIG_REFUSED, "type", &words, "write `Node`, `RBAC` or `Webhook`");
     }
     if kind == "Webhook" {
         judge.required("webhook", "authorizer webhook configuration is required for Webhook authorizer type");
@@ -348,14 +348,19 @@ fn subdomain(judge: &mut Judge<'_>, what: &str) {
     let name = judge.text("name");
     if !name.is_empty() && !is_dns_subdomain(name) {
         let words = format!("{what} is invalid: domain doesn't match required format: \"{}\"", show(name));
-        judge.fail(Code::BAD_NAME, "name", &words, "write small letters, digits, `-` and `.`");
+        judge.fail(Code::CONFIG_REFUSED, "name", &words, "write small letters, digits, `-` and `.`");
     }
 }
 
 fn web(judge: &mut Judge<'_>, path: &str) {
     let url = Url::parse(judge.text(path)).unwrap_or_default();
     if !matches!(url.scheme(), "http" | "https") {
-        judge.fail(Code::BAD_URL, path, "URL scheme must be http or https", "write a URL with its scheme");
+        judge.fail(
+            Code::CONFIG_REFUSED,
+            path,
+            "URL scheme must be http or https",
+            "write a URL with its scheme",
+        );
     }
 }
 
@@ -367,7 +372,7 @@ pub fn roles(judge: &mut Judge<'_>, path: &str) {
             let words =
                 format!("invalid role \"{}\" in allowed roles for Kubernetes Talos API Access", show(role));
             judge.wrong(
-                Code::BAD_CHOICE,
+                Code::CONFIG_REFUSED,
                 Some(node),
                 &words,
                 "write `os:reader`, `os:operator` or `os:admin`",

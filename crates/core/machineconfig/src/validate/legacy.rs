@@ -14,18 +14,18 @@ use crate::document::{Map, Node, raw::show, url::Url};
 pub fn check(judge: &mut Judge<'_>) {
     if judge.is_off("persist") {
         judge.fail(
-            Code::CONTRACT,
+            Code::CONFIG_REFUSED,
             "persist",
             ".persist should be enabled",
             "write `persist: true`, or remove it",
         );
     }
     if judge.get("machine").is_none() {
-        judge.fail(Code::MISSING_KEY, "machine", "machine instructions are required", "write `machine`");
+        judge.fail(Code::CONFIG_REFUSED, "machine", "machine instructions are required", "write `machine`");
         return;
     }
     if judge.get("cluster").is_none() {
-        judge.fail(Code::MISSING_KEY, "cluster", "cluster instructions are required", "write `cluster`");
+        judge.fail(Code::CONFIG_REFUSED, "cluster", "cluster instructions are required", "write `cluster`");
     }
     let control_plane = is_control_plane(Some(judge.document));
     machine_type(judge);
@@ -45,17 +45,17 @@ fn machine_type(judge: &mut Judge<'_>) {
         "controlplane" | "worker" => {}
         kind @ ("" | "join") => {
             let words = format!("use \"worker\" instead of \"{kind}\" for machine type");
-            judge.warn(Code::BAD_CHOICE, "machine.type", &words, "write `type: worker`");
+            judge.warn(Code::CONFIG_REFUSED, "machine.type", &words, "write `type: worker`");
         }
         "init" => judge.warn(
-            Code::CONTRACT,
+            Code::CONFIG_REFUSED,
             "machine.type",
             "machine type \"init\" is deprecated: it bootstraps etcd by itself",
             "write `type: controlplane` and bootstrap one machine",
         ),
         kind => {
             let words = format!("unknown machine type \"{}\"", show(kind));
-            judge.fail(Code::BAD_CHOICE, "machine.type", &words, "write `controlplane` or `worker`");
+            judge.fail(Code::CONFIG_REFUSED, "machine.type", &words, "write `controlplane` or `worker`");
         }
     }
 }
@@ -64,7 +64,7 @@ fn authority(judge: &mut Judge<'_>, control_plane: bool) {
     let accepted = !judge.items("machine.acceptedCAs").is_empty();
     if judge.get("machine.ca").is_none() && !accepted {
         judge.fail(
-            Code::MISSING_KEY,
+            Code::CONFIG_REFUSED,
             "machine.ca",
             "issuing CA or some accepted CAs are required (.machine.ca, machine.acceptedCAs)",
             "generate the config from the cluster's secrets",
@@ -73,7 +73,7 @@ fn authority(judge: &mut Judge<'_>, control_plane: bool) {
     let key = !judge.text("machine.ca.key").is_empty();
     if control_plane && !key {
         judge.fail(
-            Code::MISSING_KEY,
+            Code::CONFIG_REFUSED,
             "machine.ca.key",
             "issuing CA key is required for controlplane nodes (.machine.ca.key)",
             "generate the config from the cluster's secrets",
@@ -81,7 +81,7 @@ fn authority(judge: &mut Judge<'_>, control_plane: bool) {
     }
     if !control_plane && key {
         judge.fail(
-            Code::CONFLICTING_KEYS,
+            Code::CONFIG_REFUSED,
             "machine.ca.key",
             "issuing Talos API CA key is not allowed on non-controlplane nodes (.machine.ca)",
             "remove the key: workers hold only the certificate",
@@ -93,7 +93,7 @@ fn authority(judge: &mut Judge<'_>, control_plane: bool) {
         && !accepted
     {
         judge.fail(
-            Code::MISSING_KEY,
+            Code::CONFIG_REFUSED,
             "machine.ca.crt",
             "trusted CA certificates are required on non-controlplane nodes (.machine.ca.crt, .machine.acceptedCAs)",
             "generate the config from the cluster's secrets",
@@ -105,7 +105,7 @@ fn install(judge: &mut Judge<'_>) {
     for extension in judge.items("machine.install.extensions") {
         let words = ".machine.install.extensions is deprecated";
         let remedy = "put the extensions into the image's schematic";
-        judge.report(Severity::Warning, Code::CONTRACT, Some(extension), words, remedy);
+        judge.report(Severity::Warning, Code::CONFIG_REFUSED, Some(extension), words, remedy);
     }
     if judge.mode != Mode::Metal {
         return;
@@ -117,7 +117,7 @@ fn install(judge: &mut Judge<'_>) {
     let selector = judge.get("machine.install.diskSelector").and_then(Node::as_map);
     if judge.text("machine.install.disk").is_empty() && selector.is_none_or(Map::is_empty) {
         judge.fail(
-            Code::MISSING_KEY,
+            Code::CONFIG_REFUSED,
             "machine.install",
             "either install disk or diskSelector should be defined",
             "set `machine.install.disk`, as in `/dev/sda`",
@@ -127,7 +127,7 @@ fn install(judge: &mut Judge<'_>) {
     if !matches!(kind, "" | "ssd" | "hdd" | "nvme" | "sd") {
         let words = format!("install disk selector is invalid: unsupported disk type \"{}\"", show(kind));
         judge.fail(
-            Code::BAD_CHOICE,
+            Code::CONFIG_REFUSED,
             "machine.install.diskSelector.type",
             &words,
             "write `ssd`, `hdd`, `nvme` or `sd`",
@@ -147,14 +147,14 @@ fn install(judge: &mut Judge<'_>) {
 fn no_install(judge: &mut Judge<'_>) {
     if judge.release < 14 {
         judge.fail(
-            Code::MISSING_KEY,
+            Code::CONFIG_REFUSED,
             "machine.install",
             "install instructions are required in \"metal\" mode",
             "set `machine.install.disk`",
         );
     } else if judge.config.of_kind("UnattendedInstallConfig").next().is_none() {
         judge.warn(
-            Code::MISSING_KEY,
+            Code::CONFIG_REFUSED,
             "machine",
             "nothing says where to install: the machine stays in memory",
             "add an UnattendedInstallConfig document",
@@ -195,7 +195,7 @@ fn features(judge: &mut Judge<'_>, control_plane: bool) {
     let algorithm = judge.text("machine.features.nodeAddressSortAlgorithm").to_lowercase();
     if !matches!(algorithm.as_str(), "" | "v1" | "v2") {
         judge.fail(
-            Code::BAD_CHOICE,
+            Code::CONFIG_REFUSED,
             "machine.features.nodeAddressSortAlgorithm",
             "invalid node address sort algorithm",
             "write `v1` or `v2`",
@@ -213,7 +213,7 @@ fn disks(judge: &mut Judge<'_>) {
                 "partition for disk \"{}\" is set to occupy full disk, but it's not the last partition in the list",
                 show(device)
             );
-            judge.wrong(Code::BAD_SIZE, full, &words, "give it a `size`, or make it the last one");
+            judge.wrong(Code::CONFIG_REFUSED, full, &words, "give it a `size`, or make it the last one");
         }
     }
     for volume in ["state", "ephemeral"] {
@@ -235,11 +235,16 @@ fn logging(judge: &mut Judge<'_>) {
         let url = Url::parse(text("endpoint")).unwrap_or_default();
         if url.host().is_empty() || !matches!(url.scheme(), "tcp" | "udp") {
             let words = "logging endpoint needs a host and the scheme tcp or udp";
-            judge.wrong(Code::BAD_URL, Some(destination), words, "write it as in `tcp://10.0.0.5:514`");
+            judge.wrong(
+                Code::CONFIG_REFUSED,
+                Some(destination),
+                words,
+                "write it as in `tcp://10.0.0.5:514`",
+            );
         }
         if text("format") != "json_lines" {
             let words = format!("unknown logging format \"{}\"", show(text("format")));
-            judge.wrong(Code::BAD_CHOICE, Some(destination), &words, "write `format: json_lines`");
+            judge.wrong(Code::CONFIG_REFUSED, Some(destination), &words, "write `format: json_lines`");
         }
     }
 }
@@ -254,7 +259,7 @@ fn kubelet(judge: &mut Judge<'_>) {
         if !names.insert(name) {
             let words = format!("kernel module \"{}\" is listed twice", show(name));
             let remedy = "keep one: lists are appended, so patching a patched config doubles them";
-            judge.report(Severity::Warning, Code::DUPLICATE_KEY, Some(module), &words, remedy);
+            judge.report(Severity::Warning, Code::CONFIG_REFUSED, Some(module), &words, remedy);
         }
     }
 }

@@ -44,7 +44,7 @@ fn hostname(judge: &mut Judge<'_>) {
     let unset = judge.get("auto").is_none();
     if name.is_empty() && (unset || judge.release < 13 && auto == "off") {
         judge.fail(
-            Code::MISSING_KEY,
+            Code::CONFIG_REFUSED,
             "auto",
             "either 'auto' or 'hostname' must be set",
             "write `auto: stable`, or `auto: off` and a `hostname`",
@@ -59,7 +59,7 @@ fn hostname(judge: &mut Judge<'_>) {
     }
     if auto == "talos-addr" {
         judge.fail(
-            Code::BAD_CHOICE,
+            Code::CONFIG_REFUSED,
             "auto",
             "invalid value for 'auto': talos-addr",
             "write `stable` or `off`",
@@ -68,7 +68,7 @@ fn hostname(judge: &mut Judge<'_>) {
     let first = name.split('.').next().unwrap_or_default();
     if !name.is_empty() && (name.len() > 253 || first.is_empty() || first.len() > 63) {
         judge.fail(
-            Code::BAD_NAME,
+            Code::CONFIG_REFUSED,
             "hostname",
             "invalid hostname",
             "write at most 253 characters, of which 1 to 63 before the first dot",
@@ -81,7 +81,7 @@ fn link(judge: &mut Judge<'_>, prefix: &str) {
         let address = item.get("address").and_then(Node::as_text).unwrap_or_default();
         if address.is_empty() || is_unspecified(address) {
             let words = format!("address {i} must be a valid IP prefix");
-            judge.wrong(Code::BAD_ADDRESS, Some(item), &words, "write it as in `10.0.0.11/24`");
+            judge.wrong(Code::CONFIG_REFUSED, Some(item), &words, "write it as in `10.0.0.11/24`");
         }
     }
     for (i, item) in judge.items(&format!("{prefix}routes")).iter().enumerate() {
@@ -93,7 +93,7 @@ fn link(judge: &mut Judge<'_>, prefix: &str) {
             if item.get(key).and_then(Node::as_text).is_some_and(is_unspecified) {
                 let words =
                     format!("route {i} {key} must be a valid {}", what.split(';').next().unwrap_or(what));
-                judge.wrong(Code::BAD_ADDRESS, item.get(key), &words, &format!("write {what}"));
+                judge.wrong(Code::CONFIG_REFUSED, item.get(key), &words, &format!("write {what}"));
             }
         }
     }
@@ -111,7 +111,7 @@ fn link_alias(judge: &mut Judge<'_>) {
         && (suffix != "d" || prefix.is_empty())
     {
         let words = format!("name \"{name}\" contains an invalid format verb, use %d suffix");
-        judge.fail(Code::BAD_NAME, "name", &words, "write it as in `net%d`");
+        judge.fail(Code::CONFIG_REFUSED, "name", &words, "write it as in `net%d`");
     }
     judge.required("selector.match", "link selector is required");
 }
@@ -119,7 +119,7 @@ fn link_alias(judge: &mut Judge<'_>) {
 fn vlan(judge: &mut Judge<'_>) {
     if !(1..=4094).contains(&judge.int("vlanID")) {
         judge.fail(
-            Code::VLAN,
+            Code::CONFIG_REFUSED,
             "vlanID",
             "vlanID must be specified and between 1 and 4094",
             "write a VLAN from 1 to 4094",
@@ -137,7 +137,7 @@ fn wireguard(judge: &mut Judge<'_>) {
     key(judge, None, "privateKey", judge.get("privateKey"), true);
     if !(0..=65535).contains(&judge.int("listenPort")) {
         judge.fail(
-            Code::BAD_NUMBER,
+            Code::CONFIG_REFUSED,
             "listenPort",
             "wireguard listen port must be between 0 and 65535",
             "write a port",
@@ -150,7 +150,12 @@ fn wireguard(judge: &mut Judge<'_>) {
         if keepalive.and_then(Node::as_text).is_some_and(|text| text.starts_with('-')) {
             let words =
                 format!("wireguard peer persistent keepalive interval cannot be negative (peer index {i})");
-            judge.wrong(Code::BAD_NUMBER, keepalive, &words, "write a positive duration, or leave it out");
+            judge.wrong(
+                Code::CONFIG_REFUSED,
+                keepalive,
+                &words,
+                "write a positive duration, or leave it out",
+            );
         }
     }
 }
@@ -160,7 +165,12 @@ fn key(judge: &mut Judge<'_>, peer: Option<usize>, name: &str, node: Option<&Nod
     let good = node.and_then(Node::as_text).map_or(!required, is_wireguard_key);
     if !good {
         let words = format!("wireguard {name}{whose} must be specified and valid");
-        judge.wrong(Code::BAD_SECRET, node, &words, "write 32 bytes in base64, as `wg genkey` prints them");
+        judge.wrong(
+            Code::CONFIG_REFUSED,
+            node,
+            &words,
+            "write 32 bytes in base64, as `wg genkey` prints them",
+        );
     }
 }
 
@@ -168,7 +178,7 @@ fn vrf(judge: &mut Judge<'_>) {
     let table = judge.text("table");
     if matches!(table, "" | "unspec" | "local" | "main" | "default") {
         let words = format!("cannot create vrf with reserved table {table}");
-        judge.fail(Code::BAD_CHOICE, "table", &words, "write a table from 1 to 252");
+        judge.fail(Code::CONFIG_REFUSED, "table", &words, "write a table from 1 to 252");
     }
 }
 
@@ -180,7 +190,7 @@ fn veth(judge: &mut Judge<'_>) {
             && !name.contains(|c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control());
         if !fits {
             let words = format!("{what} must be specified, with at most 15 bytes");
-            judge.fail(Code::BAD_NAME, path, &words, "write the name of a link, as in `veth0`");
+            judge.fail(Code::CONFIG_REFUSED, path, &words, "write the name of a link, as in `veth0`");
         }
     }
     if !judge.text("name").is_empty() && judge.text("name") == judge.text("peer.name") {
@@ -211,7 +221,7 @@ fn vip(kind: &str, judge: &mut Judge<'_>) {
     let name = judge.text("name");
     if !name.is_empty() && name.parse::<IpAddr>().is_err() {
         judge.fail(
-            Code::BAD_ADDRESS,
+            Code::CONFIG_REFUSED,
             "name",
             "name must be a valid IP address",
             "the VIP itself is the name of the document",
@@ -239,14 +249,14 @@ fn resolver(judge: &mut Judge<'_>) {
         let encrypted = matches!(text("protocol"), "DoT" | "DoH");
         if text("address").is_empty() {
             let words = format!("nameserver address must be a valid IP: entry {i}");
-            judge.wrong(Code::BAD_ADDRESS, Some(server), &words, "write `address: 10.0.0.1`");
+            judge.wrong(Code::CONFIG_REFUSED, Some(server), &words, "write `address: 10.0.0.1`");
         }
         if encrypted == text("tlsServerName").is_empty() {
             let must = if encrypted { "set" } else { "empty" };
             let protocol = if encrypted { text("protocol") } else { "Do53" };
             let words = format!("tlsServerName must be {must} when protocol is {protocol}: entry {i}");
             judge.wrong(
-                Code::CONFLICTING_KEYS,
+                Code::CONFIG_REFUSED,
                 Some(server),
                 &words,
                 "set both `protocol` and `tlsServerName`",
@@ -258,7 +268,12 @@ fn resolver(judge: &mut Judge<'_>) {
 fn static_host(judge: &mut Judge<'_>) {
     let name = judge.text("name");
     if !name.is_empty() && name.parse::<IpAddr>().is_err() {
-        judge.fail(Code::BAD_ADDRESS, "name", "name must be a valid IP address", "the address is the name");
+        judge.fail(
+            Code::CONFIG_REFUSED,
+            "name",
+            "name must be a valid IP address",
+            "the address is the name",
+        );
     }
     judge.required("hostnames", "at least one hostname is required");
 }
@@ -272,7 +287,7 @@ fn time_sync(judge: &mut Judge<'_>) {
         for (node, server) in judge.texts("ntp.servers") {
             if server.parse::<IpAddr>().is_ok() {
                 let words = format!("NTS requires hostnames, not IP addresses: \"{server}\"");
-                judge.wrong(Code::BAD_ADDRESS, Some(node), &words, "write the server's name");
+                judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, "write the server's name");
             }
         }
     }
@@ -285,7 +300,7 @@ fn rule(judge: &mut Judge<'_>) {
     let backwards = ranges.iter().any(|(low, high)| low > high);
     if backwards || ranges.windows(2).any(|pair| pair[1].0 <= pair[0].1) {
         judge.fail(
-            Code::BAD_NUMBER,
+            Code::CONFIG_REFUSED,
             "portSelector.ports",
             "invalid port range: ranges overlap or run backwards",
             "write each port once, ranges as in `8000-8010`",
@@ -293,7 +308,7 @@ fn rule(judge: &mut Judge<'_>) {
     }
     for item in judge.items("ingress") {
         if item.get("subnet").is_none() {
-            judge.wrong(Code::BAD_ADDRESS, Some(item), "invalid subnet", "write `subnet: 10.0.0.0/24`");
+            judge.wrong(Code::CONFIG_REFUSED, Some(item), "invalid subnet", "write `subnet: 10.0.0.0/24`");
         }
     }
 }
@@ -309,7 +324,12 @@ fn range(node: &Node) -> Option<(u32, u32)> {
 
 fn kubespan(judge: &mut Judge<'_>) {
     if judge.get("mtu").is_some() && judge.int("mtu") < 1280 {
-        judge.fail(Code::VLAN, "mtu", "kubespan link MTU must be at least 1280", "write 1280 or more");
+        judge.fail(
+            Code::CONFIG_REFUSED,
+            "mtu",
+            "kubespan link MTU must be at least 1280",
+            "write 1280 or more",
+        );
     }
     judge.subnets("filters.endpoints", "KubeSpan endpoint filter");
 }
@@ -318,7 +338,7 @@ fn blackhole(judge: &mut Judge<'_>) {
     let name = judge.text("name");
     if !name.is_empty() && super::text::parse_network(name).is_none() {
         judge.fail(
-            Code::BAD_ADDRESS,
+            Code::CONFIG_REFUSED,
             "name",
             "name must be a valid address prefix",
             "the network is the name",
@@ -332,7 +352,7 @@ fn routing_rule(judge: &mut Judge<'_>) {
     let taken = [0, 32500, 32766, 32767];
     if !judge.text("name").is_empty() && priority.is_none_or(|priority| taken.contains(&priority)) {
         judge.fail(
-            Code::BAD_NUMBER,
+            Code::CONFIG_REFUSED,
             "name",
             "priority must be between 1 and 32765 (excluding reserved priorities [0 32500 32766 32767])",
             "the priority is the name, as in `name: \"1000\"`",
@@ -341,14 +361,14 @@ fn routing_rule(judge: &mut Judge<'_>) {
     let table = matches!(judge.text("table"), "" | "unspec");
     if table && matches!(judge.text("action"), "" | "unspec" | "unicast") {
         judge.fail(
-            Code::MISSING_KEY,
+            Code::CONFIG_REFUSED,
             "table",
             "either table or a non-unicast action must be specified",
             "set `table`, or an `action` such as `blackhole`",
         );
     }
     if judge.int("fwMask") != 0 && judge.int("fwMark") == 0 {
-        judge.fail(Code::MISSING_KEY, "fwMask", "fwMask requires fwMark to be set", "set `fwMark`");
+        judge.fail(Code::CONFIG_REFUSED, "fwMask", "fwMask requires fwMark to be set", "set `fwMark`");
     }
 }
 
@@ -364,7 +384,7 @@ fn probe(kind: &str, judge: &mut Judge<'_>) {
     let web = matches!(url.scheme(), "http" | "https");
     if !web || endpoint_problem(judge.text("url")).is_some() {
         judge.fail(
-            Code::BAD_URL,
+            Code::CONFIG_REFUSED,
             "url",
             "HTTP probe URL must be an absolute http or https URL with a non-empty host",
             "write it as in `https://lab.example/health`",
@@ -374,24 +394,29 @@ fn probe(kind: &str, judge: &mut Judge<'_>) {
 
 fn bgp(judge: &mut Judge<'_>) {
     if judge.int("localASN") == 0 {
-        judge.fail(Code::MISSING_KEY, "localASN", "localASN must be specified", "set `localASN`");
+        judge.fail(Code::CONFIG_REFUSED, "localASN", "localASN must be specified", "set `localASN`");
     }
     if judge.text("routerID").contains(':') {
-        judge.fail(Code::FAMILY, "routerID", "routerID must be an IPv4 address", "write an IPv4 address");
+        judge.fail(
+            Code::CONFIG_REFUSED,
+            "routerID",
+            "routerID must be an IPv4 address",
+            "write an IPv4 address",
+        );
     }
     for (i, neighbor) in judge.items("neighbors").iter().enumerate() {
         if neighbor.get("address").is_some() == neighbor.get("link").is_some() {
             let words = format!("neighbor[{i}]: exactly one of address or link must be set");
-            judge.wrong(Code::CONFLICTING_KEYS, Some(neighbor), &words, "keep one of them");
+            judge.wrong(Code::CONFIG_REFUSED, Some(neighbor), &words, "keep one of them");
         }
         let hold = neighbor.get("holdTime").and_then(Node::as_text).and_then(parse_duration);
         if hold.is_some_and(|hold| hold < 0) {
             let words = format!("neighbor[{i}]: holdTime must not be negative");
-            judge.wrong(Code::BAD_NUMBER, neighbor.get("holdTime"), &words, "write a positive duration");
+            judge.wrong(Code::CONFIG_REFUSED, neighbor.get("holdTime"), &words, "write a positive duration");
         }
         if neighbor.get("bfd").is_some() && !judge.text("vrf").is_empty() {
             let words = format!("neighbor[{i}]: bfd is not supported for VRF-bound BGP instances");
-            judge.wrong(Code::CONFLICTING_KEYS, neighbor.get("bfd"), &words, "remove `bfd`");
+            judge.wrong(Code::CONFIG_REFUSED, neighbor.get("bfd"), &words, "remove `bfd`");
         }
     }
     for (i, route) in judge.items("importRoutes").iter().enumerate() {
@@ -402,12 +427,12 @@ fn bgp(judge: &mut Judge<'_>) {
         };
         if route.get("bgpInstance").is_none() {
             let words = format!("importRoutes[{i}]: bgpInstance must be specified");
-            judge.wrong(Code::MISSING_KEY, Some(route), &words, "set `bgpInstance`");
+            judge.wrong(Code::CONFIG_REFUSED, Some(route), &words, "set `bgpInstance`");
         }
         if prefixes.is_empty() || !prefixes.iter().all(masked) {
             let words =
                 format!("importRoutes[{i}]: at least one prefix must be specified, and all must be masked");
-            judge.wrong(Code::BAD_ADDRESS, Some(route), &words, "write networks as in `10.0.0.0/24`");
+            judge.wrong(Code::CONFIG_REFUSED, Some(route), &words, "write networks as in `10.0.0.0/24`");
         }
     }
 }

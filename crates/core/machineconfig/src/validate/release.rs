@@ -86,14 +86,14 @@ impl Walk<'_> {
             return;
         }
         let message = format!("`{}` in {}: Talos takes {what} since 1.{since}", self.path, self.document);
-        let finding = Finding::error(Code::CONTRACT, node.at, message);
+        let finding = Finding::error(Code::CONFIG_RELEASE, node.at, message);
         self.findings.push(finding.remedy(format!("write it in another form, or use Talos 1.{since}")));
     }
 
     fn late(&mut self, field: &Field, at: Option<Span>) {
         let message = format!("`{}` in {} exists since Talos 1.{}", self.path, self.document, field.since);
         self.findings.push(
-            Finding::error(Code::CONTRACT, at, message)
+            Finding::error(Code::CONFIG_RELEASE, at, message)
                 .because(format!("Talos 1.{} refuses it: unknown keys found during decoding", self.release))
                 .remedy(format!("remove it, or use Talos 1.{}", field.since)),
         );
@@ -103,7 +103,7 @@ impl Walk<'_> {
         let kind = &document.identity().kind;
         let message = format!("{kind} documents exist since Talos 1.{since}");
         self.findings.push(
-            Finding::error(Code::CONTRACT, document.at(), message)
+            Finding::error(Code::CONFIG_RELEASE, document.at(), message)
                 .because(format!(
                     "Talos 1.{} refuses it: \"{kind}\" \"v1alpha1\": not registered",
                     self.release
@@ -117,7 +117,7 @@ impl Walk<'_> {
     fn unknown(&mut self, at: Option<Span>) {
         let message = format!("`{}` in {} is not a key of Talos", self.path, self.document);
         self.findings.push(
-            Finding::error(Code::UNKNOWN_KEY, at, message)
+            Finding::error(Code::CONFIG_KEY, at, message)
                 .because("every Talos release refuses it: unknown keys found during decoding")
                 .remedy("remove it"),
         );
@@ -126,7 +126,7 @@ impl Walk<'_> {
     fn unknown_kind(&mut self, document: &Document) {
         let identity = document.identity();
         let message = format!("\"{}\" \"{}\": not registered", identity.kind, identity.api_version);
-        let finding = Finding::error(Code::UNKNOWN_KEY, document.at(), message);
+        let finding = Finding::error(Code::CONFIG_KIND, document.at(), message);
         self.findings
             .push(finding.remedy("check the kind: Talos refuses configs with kinds it does not know"));
     }

@@ -33,7 +33,7 @@ pub fn check(kind: &str, judge: &mut Judge<'_>) {
         "SideroLinkConfig" => sidero_link(judge),
         "CRICustomizationConfig" if !is_label_key(judge.text("name")) => {
             judge.fail(
-                Code::BAD_NAME,
+                Code::CONFIG_REFUSED,
                 "name",
                 "invalid name",
                 "write at most 63 letters, digits, `-`, `_` and `.`",
@@ -51,7 +51,12 @@ fn mirror(judge: &mut Judge<'_>) {
         let scheme = Url::parse(url).unwrap_or_default().scheme().to_owned();
         if !matches!(scheme.as_str(), "http" | "https") {
             let words = format!("endpoints[{i}].url has unsupported scheme: \"{}\"", show(&scheme));
-            judge.wrong(Code::BAD_URL, Some(endpoint), &words, "write a URL with `http://` or `https://`");
+            judge.wrong(
+                Code::CONFIG_REFUSED,
+                Some(endpoint),
+                &words,
+                "write a URL with `http://` or `https://`",
+            );
         }
     }
 }
@@ -82,13 +87,13 @@ fn extension(judge: &mut Judge<'_>) {
     let name = judge.text("name");
     if judge.items("configFiles").is_empty() && judge.items("environment").is_empty() {
         let words = format!("no config files found for extension \"{}\"", show(name));
-        judge.fail(Code::MISSING_KEY, "name", &words, "set `configFiles` or `environment`");
+        judge.fail(Code::CONFIG_REFUSED, "name", &words, "set `configFiles` or `environment`");
     }
     for file in judge.items("configFiles") {
         for key in ["content", "mountPath"] {
             if file.get(key).is_none() {
                 let words = format!("extension {key} is required for extension \"{}\"", show(name));
-                judge.wrong(Code::MISSING_KEY, Some(file), &words, &format!("set `{key}`"));
+                judge.wrong(Code::CONFIG_REFUSED, Some(file), &words, &format!("set `{key}`"));
             }
         }
     }
@@ -103,7 +108,7 @@ fn kmsg_log(judge: &mut Judge<'_>) {
         () if url.port().is_empty() => "url port is required",
         () => return,
     };
-    judge.fail(Code::BAD_URL, "url", words, "write it as in `tcp://10.0.0.5:514`");
+    judge.fail(Code::CONFIG_REFUSED, "url", words, "write it as in `tcp://10.0.0.5:514`");
 }
 
 fn event_sink(judge: &mut Judge<'_>) {
@@ -111,7 +116,7 @@ fn event_sink(judge: &mut Judge<'_>) {
     let port = endpoint.rsplit_once(':').is_some_and(|(host, _)| !host.contains(':') || host.ends_with(']'));
     if !port {
         judge.fail(
-            Code::BAD_ADDRESS,
+            Code::CONFIG_REFUSED,
             "endpoint",
             "event sink endpoint: missing port in address",
             "write `10.0.0.5:8080`",
@@ -122,7 +127,7 @@ fn event_sink(judge: &mut Judge<'_>) {
 fn trusted_roots(judge: &mut Judge<'_>) {
     if !is_pem(judge.text("certificates"), true) {
         judge.warn(
-            Code::BAD_SECRET,
+            Code::CONFIG_REFUSED,
             "certificates",
             "no PEM blocks found: nothing would be trusted",
             "write the certificates as PEM text, over several lines",
@@ -135,7 +140,12 @@ fn environment(judge: &mut Judge<'_>) {
         let known = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if key.is_empty() || key.starts_with(|c: char| c.is_ascii_digit()) || !key.chars().all(known) {
             let words = format!("invalid environment variable name: \"{}\"", show(key));
-            judge.wrong(Code::BAD_NAME, Some(node), &words, "write letters, digits and `_`, no digit first");
+            judge.wrong(
+                Code::CONFIG_REFUSED,
+                Some(node),
+                &words,
+                "write letters, digits and `_`, no digit first",
+            );
         }
     }
 }
@@ -143,7 +153,7 @@ fn environment(judge: &mut Judge<'_>) {
 fn parameters(judge: &mut Judge<'_>) {
     for (key, node) in judge.entries("params") {
         if key.is_empty() {
-            judge.wrong(Code::BAD_KEY, Some(node), "a key cannot be empty", "name the parameter");
+            judge.wrong(Code::CONFIG_REFUSED, Some(node), "a key cannot be empty", "name the parameter");
         }
     }
 }
@@ -152,7 +162,7 @@ fn install(judge: &mut Judge<'_>) {
     judge.required("provisioning.diskSelector.match", "provisioning.diskSelector.match is required");
     if judge.text("installer.image").is_empty() {
         judge.warn(
-            Code::EMPTY_VALUE,
+            Code::CONFIG_REFUSED,
             "installer",
             "installer.image is not set: unless Talos was booted from an Image Factory asset, installation will fail",
             "set `installer.image` to the installer of the schematic",
@@ -163,7 +173,12 @@ fn install(judge: &mut Judge<'_>) {
 fn identity(judge: &mut Judge<'_>) {
     judge.required("clusterID", "clusterID is required");
     if !super::text::is_wireguard_key(judge.text("clusterSecret")) {
-        judge.fail(Code::BAD_SECRET, "clusterSecret", "invalid clusterSecret", "write 32 bytes in base64");
+        judge.fail(
+            Code::CONFIG_REFUSED,
+            "clusterSecret",
+            "invalid clusterSecret",
+            "write 32 bytes in base64",
+        );
     }
 }
 
@@ -173,7 +188,7 @@ fn discovery(judge: &mut Judge<'_>) {
     let good = matches!(scheme.as_str(), "http" | "https" | "grpc") && endpoint_problem(endpoint).is_none();
     if !good {
         judge.fail(
-            Code::BAD_URL,
+            Code::CONFIG_REFUSED,
             "endpoint",
             "endpoint scheme must be http://, https:// or grpc://",
             "write it as in `https://discovery.talos.dev/`",
@@ -186,7 +201,7 @@ fn sidero_link(judge: &mut Judge<'_>) {
     if !matches!(url.scheme(), "https" | "grpc") || !matches!(url.path(), "" | "/") {
         let words = "apiUrl scheme must be https:// or grpc://, and its path empty";
         judge.fail(
-            Code::BAD_URL,
+            Code::CONFIG_REFUSED,
             "apiUrl",
             words,
             "write it as in `https://siderolink.example?jointoken=...`",
@@ -215,10 +230,10 @@ fn etc_file(judge: &mut Judge<'_>) {
     let first = name.split('/').next().unwrap_or(name);
     if name.starts_with(['/', '.']) || name.split('/').any(|part| part == "..") {
         let words = format!("user etc file \"{}\" must be a local path", show(name));
-        judge.fail(Code::BAD_PATH, "name", &words, "write a path below /etc, without a leading slash");
+        judge.fail(Code::CONFIG_REFUSED, "name", &words, "write a path below /etc, without a leading slash");
     } else if FILES.contains(&name) || FOLDERS.contains(&first) {
         let words = format!("user etc file \"{}\" is managed by Talos", show(name));
-        judge.fail(Code::BAD_PATH, "name", &words, "use the document or field that Talos has for it");
+        judge.fail(Code::CONFIG_REFUSED, "name", &words, "use the document or field that Talos has for it");
     }
 }
 
@@ -245,6 +260,6 @@ fn verification(judge: &mut Judge<'_>) {
             () => continue,
         };
         let remedy = "give each rule an `image` and one of `skip`, `deny`, `keyless` and `publicKey`";
-        judge.wrong(Code::CONFLICTING_KEYS, Some(rule), &format!("rule {i}: {words}"), remedy);
+        judge.wrong(Code::CONFIG_REFUSED, Some(rule), &format!("rule {i}: {words}"), remedy);
     }
 }

@@ -262,25 +262,41 @@ fn check_counts(cx: &mut Context<'_>, drafts: &[Draft]) {
     }
 }
 
-/// The machine-config shape: that of the oldest Talos in the cluster, unless it is set.
+/// The machine-config shape: the one that is set, else the one the cluster was made with, else that of
+/// the oldest Talos in it. Once the cluster exists it stays: patches are written for it.
 fn contract(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<Minor> {
     let cluster = cx.cluster.talos.as_ref().map(|talos| talos.minor());
     let oldest = machines.iter().map(|machine| machine.talos.minor()).chain(cluster).min()?;
-    let Some(written) = cx.cluster.contract else {
-        return Some(oldest);
-    };
+    let (recorded, written) = (cx.world.contract, cx.cluster.contract);
+    let contract = written.map(|at| at.value).or(recorded).unwrap_or(oldest);
     let (first, _) = support::talos_range();
-    if written.value > oldest || written.value < first {
+    if let (Some(written), Some(recorded)) = (written, recorded)
+        && written.value != recorded
+    {
         cx.findings.push(
             Finding::error(
                 Code::CONTRACT,
                 written.span,
-                format!("contract {} does not fit Talos {oldest}", written.value),
+                format!("contract {} is not the one the cluster was made with", written.value),
             )
-            .remedy(format!("write a minor from {first} to {oldest}, the one the cluster was made with")),
+            .because(format!("it was made with contract {recorded}, and its patches are written for that"))
+            .remedy(format!("write `contract: {recorded}`, or remove it")),
         );
+    } else if (written.is_some() || recorded.is_some()) && (contract > oldest || contract < first) {
+        let at = written.map(|at| at.span).or(cx.cluster.talos.as_ref().map(|talos| talos.span));
+        let mut finding =
+            Finding::error(Code::CONTRACT, at, format!("contract {contract} does not fit Talos {oldest}"));
+        finding = if written.is_some() {
+            finding
+                .remedy(format!("write a minor from {first} to {oldest}, the one the cluster was made with"))
+        } else {
+            finding
+                .because(format!("the cluster was made with contract {contract}"))
+                .remedy(format!("run Talos {contract} or later on every machine"))
+        };
+        cx.findings.push(finding);
     }
-    Some(written.value)
+    Some(contract)
 }
 
 fn endpoint(cx: &mut Context<'_>, machines: &[d::Machine]) -> Option<d::Endpoint> {

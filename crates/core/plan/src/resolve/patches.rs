@@ -19,6 +19,17 @@ enum Target {
     Machine(String),
 }
 
+impl Target {
+    const fn scope(&self) -> d::PatchScope {
+        match self {
+            Self::Cluster => d::PatchScope::Cluster,
+            Self::Role(_) => d::PatchScope::Role,
+            Self::Group(_) => d::PatchScope::Group,
+            Self::Machine(_) => d::PatchScope::Machine,
+        }
+    }
+}
+
 /// Gives every machine its patches.
 pub fn assign(
     cx: &mut Context<'_>,
@@ -41,7 +52,8 @@ pub fn assign(
     }
     let mut by_target: BTreeMap<Target, Vec<d::Patch>> = BTreeMap::new();
     for (content, target) in patches {
-        by_target.entry(target).or_default().push(content);
+        let patch = d::Patch { scope: target.scope(), content };
+        by_target.entry(target).or_default().push(patch);
     }
     for machine in machines {
         let own = targets_of(machine).into_iter().filter_map(|target| by_target.get(&target)).flatten();
@@ -81,10 +93,10 @@ fn nested(cx: &Context<'_>, drafts: &[Draft]) -> Vec<(Target, List<Patch>)> {
     found
 }
 
-fn content(cx: &mut Context<'_>, patch: &PatchFor, at: Span) -> Option<d::Patch> {
+fn content(cx: &mut Context<'_>, patch: &PatchFor, at: Span) -> Option<d::PatchContent> {
     match (&patch.file, &patch.inline) {
-        (Some(file), None) => Some(d::Patch::File(file.value.0.clone())),
-        (None, Some(inline)) => Some(d::Patch::Inline(inline.value.0.clone())),
+        (Some(file), None) => Some(d::PatchContent::File(file.value.0.clone())),
+        (None, Some(inline)) => Some(d::PatchContent::Inline(inline.value.0.clone())),
         (Some(_), Some(inline)) => {
             cx.findings.push(
                 Finding::error(

@@ -20,7 +20,12 @@ pub fn check(judge: &mut Judge<'_>, control_plane: bool) {
     let domain = judge.text("cluster.network.dnsDomain");
     if !domain.is_empty() && !is_domain(domain) {
         let words = format!("\"{}\" is not a valid DNS name", show(domain));
-        judge.fail(Code::BAD_NAME, "cluster.network.dnsDomain", &words, "write it as in `cluster.local`");
+        judge.fail(
+            Code::CONFIG_REFUSED,
+            "cluster.network.dnsDomain",
+            &words,
+            "write it as in `cluster.local`",
+        );
     }
     if control_plane {
         etcd(judge);
@@ -57,7 +62,7 @@ fn endpoint(judge: &mut Judge<'_>) {
         }
     } else if let Some(problem) = endpoint_problem(endpoint) {
         let words = format!("invalid controlplane endpoint: {problem}");
-        judge.fail(Code::BAD_URL, path, &words, "write it as in `https://10.0.0.10:6443`");
+        judge.fail(Code::CONFIG_REFUSED, path, &words, "write it as in `https://10.0.0.10:6443`");
     }
 }
 
@@ -106,7 +111,7 @@ fn network_plugin(judge: &mut Judge<'_>) {
         other => {
             let words =
                 format!("cni name \"{}\" should be one of [\"flannel\", \"custom\", \"none\"]", show(other));
-            judge.fail(Code::BAD_CHOICE, cni, &words, "write `flannel`, `custom` or `none`");
+            judge.fail(Code::CONFIG_REFUSED, cni, &words, "write `flannel`, `custom` or `none`");
             return;
         }
     }
@@ -124,7 +129,7 @@ fn network_plugin(judge: &mut Judge<'_>) {
     if name == "custom" {
         if judge.items(&urls).is_empty() {
             judge.warn(
-                Code::EMPTY_VALUE,
+                Code::CONFIG_REFUSED,
                 cni,
                 "\"urls\" field should not be empty for \"custom\" CNI",
                 "name the manifests",
@@ -138,7 +143,7 @@ fn urls_of(judge: &mut Judge<'_>, path: &str, what: &str) {
     for (node, url) in judge.texts(path) {
         if let Some(problem) = endpoint_problem(url) {
             let words = format!("invalid {what} url \"{}\": {problem}", show(url));
-            judge.wrong(Code::BAD_URL, Some(node), &words, "write a URL with its scheme and host");
+            judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, "write a URL with its scheme and host");
         }
     }
 }
@@ -165,14 +170,14 @@ fn manifests(judge: &mut Judge<'_>) {
         let name = manifest.get("name").and_then(Node::as_text).unwrap_or_default();
         if name.trim().is_empty() {
             judge.wrong(
-                Code::MISSING_KEY,
+                Code::CONFIG_REFUSED,
                 Some(manifest),
                 "inline manifest name can't be empty",
                 "set `name`",
             );
         } else if !names.insert(name) {
             let words = format!("inline manifest name \"{}\" is duplicate", show(name));
-            judge.wrong(Code::DUPLICATE_KEY, Some(manifest), &words, "give each manifest a name of its own");
+            judge.wrong(Code::CONFIG_REFUSED, Some(manifest), &words, "give each manifest a name of its own");
         }
     }
 }
@@ -187,7 +192,7 @@ fn discovery(judge: &mut Judge<'_>) {
     let good = url.is_ok_and(|url| !url.scheme().is_empty() && matches!(url.path(), "" | "/"));
     if !endpoint.is_empty() && !good {
         judge.fail(
-            Code::BAD_URL,
+            Code::CONFIG_REFUSED,
             &format!("{service}.endpoint"),
             "cluster discovery service registry endpoint is invalid",
             "write it as in `https://discovery.talos.dev/`, without a path",
@@ -209,7 +214,7 @@ fn authorization(judge: &mut Judge<'_>) {
     for (key, node) in judge.entries("cluster.apiServer.extraArgs") {
         if key == "authorization-mode" || key.starts_with("authorization-webhook-") {
             let words = format!("{key} cannot be used in conjunction with AuthorizationConfig");
-            judge.wrong(Code::CONFLICTING_KEYS, Some(node), &words, "keep one of them");
+            judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, "keep one of them");
         }
     }
     for authorizer in judge.items(path) {
@@ -217,7 +222,7 @@ fn authorization(judge: &mut Judge<'_>) {
         if !matches!(text("type"), "Node" | "RBAC" | "Webhook") || text("name").is_empty() {
             let words = "apiserver authorization config validation failed: type and name must be set";
             judge.wrong(
-                Code::BAD_CHOICE,
+                Code::CONFIG_REFUSED,
                 Some(authorizer),
                 words,
                 "write a `name` and `Node`, `RBAC` or `Webhook`",

@@ -40,7 +40,7 @@ fn no_vip(judge: &mut Judge<'_>, interface: &Node) {
     for holder in std::iter::once(interface).chain(list(interface, "vlans")) {
         if let Some(vip) = holder.get("vip") {
             judge.wrong(
-                Code::VIP,
+                Code::CONFIG_REFUSED,
                 Some(vip),
                 "virtual (shared) IP is not allowed on non-controlplane nodes",
                 "make the patch one for control planes",
@@ -57,20 +57,20 @@ fn parts_of_links<'a>(judge: &mut Judge<'_>, interfaces: &'a [Node]) -> BTreeMap
         let (bond, bridge) = (interface.get("bond"), interface.get("bridge"));
         if bond.is_some() && bridge.is_some() {
             let words = format!("interface has both bridge and bond sections set \"{}\"", show(name));
-            judge.wrong(Code::CONFLICTING_KEYS, Some(interface), &words, "keep one of them");
+            judge.wrong(Code::CONFIG_REFUSED, Some(interface), &words, "keep one of them");
         }
         if bond.is_some_and(|bond| {
             !list(bond, "interfaces").is_empty() && !list(bond, "deviceSelectors").is_empty()
         }) {
             let words = format!("interface \"{}\" has both interfaces and selectors set", show(name));
-            judge.wrong(Code::CONFLICTING_KEYS, bond, &words, "keep one of them");
+            judge.wrong(Code::CONFIG_REFUSED, bond, &words, "keep one of them");
         }
         for part in bridge.or(bond).map(|link| list(link, "interfaces")).unwrap_or_default() {
             let Some(part_name) = part.as_text() else { continue };
             if parts.insert(part_name, name).is_some_and(|other| other != name) {
                 let words =
                     format!("interface \"{}\" is declared as part of two separate links", show(part_name));
-                judge.wrong(Code::CONFLICTING_KEYS, Some(part), &words, "keep it in one of them");
+                judge.wrong(Code::CONFIG_REFUSED, Some(part), &words, "keep it in one of them");
             }
         }
     }
@@ -82,7 +82,7 @@ fn device(judge: &mut Judge<'_>, interface: &Node, parts: &BTreeMap<&str, &str>)
     let selector = interface.get("deviceSelector");
     if name.is_empty() == selector.is_none() {
         judge.wrong(
-            Code::CONFLICTING_KEYS,
+            Code::CONFIG_REFUSED,
             Some(interface),
             "interface or deviceSelector, and only one of them, must be set",
             "name the interface by one of them",
@@ -90,19 +90,14 @@ fn device(judge: &mut Judge<'_>, interface: &Node, parts: &BTreeMap<&str, &str>)
     }
     if selector.and_then(Node::as_map).is_some_and(Map::is_empty) {
         let words = "deviceSelector should contain at least one field";
-        judge.wrong(Code::EMPTY_VALUE, selector, words, "write as in `hardwareAddr: bc:24:11:00:00:11`");
+        judge.wrong(Code::CONFIG_REFUSED, selector, words, "write as in `hardwareAddr: bc:24:11:00:00:11`");
     }
     let addressed = interface.get("dhcp").and_then(Node::as_bool) == Some(true)
         || ["cidr", "vip"].iter().any(|key| interface.get(key).is_some())
         || !list(interface, "addresses").is_empty();
     if !name.is_empty() && parts.contains_key(name) && addressed {
         let words = "bonded/bridged interface shouldn't have any addressing methods configured";
-        judge.wrong(
-            Code::CONFLICTING_KEYS,
-            Some(interface),
-            words,
-            "put the addresses on the bond or bridge",
-        );
+        judge.wrong(Code::CONFIG_REFUSED, Some(interface), words, "put the addresses on the bond or bridge");
     }
     addresses(judge, interface);
     for vlan in list(interface, "vlans") {
@@ -121,19 +116,19 @@ fn addresses(judge: &mut Judge<'_>, holder: &Node) {
     let cidr = holder.get("cidr");
     if cidr.is_some() && !list(holder, "addresses").is_empty() {
         let words = "interface can't have both .cidr and .addresses set";
-        judge.wrong(Code::CONFLICTING_KEYS, cidr, words, "keep `addresses`");
+        judge.wrong(Code::CONFIG_REFUSED, cidr, words, "keep `addresses`");
     }
     for node in list(holder, "addresses").iter().chain(cidr) {
         let address = node.as_text().unwrap_or_default();
         if !is_subnet_or_address(address) {
             let words = format!("failed to parse IP address \"{}\"", show(address));
-            judge.wrong(Code::BAD_ADDRESS, Some(node), &words, "write it as in `10.0.0.11/24`");
+            judge.wrong(Code::CONFIG_REFUSED, Some(node), &words, "write it as in `10.0.0.11/24`");
         }
     }
     let vip = holder.get("vip");
     if vip.is_some_and(|vip| text(vip, "ip").parse::<IpAddr>().is_err()) {
         judge.wrong(
-            Code::BAD_ADDRESS,
+            Code::CONFIG_REFUSED,
             vip,
             "failed to parse the VIP as IP address",
             "write it as in `10.0.0.10`",
@@ -149,7 +144,7 @@ fn routes(judge: &mut Judge<'_>, interface: &Node) {
         if !network.is_empty() && parse_network(network).is_none() || !address(gateway) || !address(source) {
             let words = format!("route[{i}]: invalid network address");
             judge.wrong(
-                Code::BAD_ADDRESS,
+                Code::CONFIG_REFUSED,
                 Some(route),
                 &words,
                 "write `network` as in `10.0.0.0/24`, `gateway` as in `10.0.0.1`",
@@ -157,7 +152,7 @@ fn routes(judge: &mut Judge<'_>, interface: &Node) {
         }
         if network.is_empty() && gateway.is_empty() {
             let words = format!("route[{i}]: either network or gateway should be set");
-            judge.wrong(Code::MISSING_KEY, Some(route), &words, "set `gateway`");
+            judge.wrong(Code::CONFIG_REFUSED, Some(route), &words, "set `gateway`");
         }
     }
 }
@@ -182,7 +177,7 @@ fn check_bond(judge: &mut Judge<'_>, bond: &Node) {
         if choice.find(word).is_none() && (required || !word.is_empty()) {
             let message = format!("invalid bond {key} \"{}\"", show(word));
             let remedy = format!("write one of {}", choice.words.join(", "));
-            judge.wrong(Code::BAD_CHOICE, bond.get(key).or(Some(bond)), &message, &remedy);
+            judge.wrong(Code::CONFIG_REFUSED, bond.get(key).or(Some(bond)), &message, &remedy);
         }
     }
     let number = |key: &str| bond.get(key).and_then(Node::as_int).unwrap_or(0);
@@ -191,12 +186,22 @@ fn check_bond(judge: &mut Judge<'_>, bond: &Node) {
         let delay = number(key);
         if delay != 0 && (interval == 0 || delay % interval != 0) {
             let message = format!("bond.{key} should be a multiple of miimon");
-            judge.wrong(Code::BAD_NUMBER, bond.get(key), &message, "set `miimon`, and a multiple of it here");
+            judge.wrong(
+                Code::CONFIG_REFUSED,
+                bond.get(key),
+                &message,
+                "set `miimon`, and a multiple of it here",
+            );
         }
     }
     for key in ["arpIPTarget", "adActorSystem"] {
         if bond.get(key).is_some() {
-            judge.wrong(Code::CONTRACT, bond.get(key), &format!("bond.{key} is not supported"), "remove it");
+            judge.wrong(
+                Code::CONFIG_REFUSED,
+                bond.get(key),
+                &format!("bond.{key} is not supported"),
+                "remove it",
+            );
         }
     }
     bond_mode(judge, bond);
@@ -229,7 +234,7 @@ fn bond_mode(judge: &mut Judge<'_>, bond: &Node) {
             continue;
         }
         let message = format!("bond.{key} is not available in {} mode", show(mode));
-        judge.wrong(Code::CONFLICTING_KEYS, bond.get(key), &message, "remove it, or choose another `mode`");
+        judge.wrong(Code::CONFIG_REFUSED, bond.get(key), &message, "remove it, or choose another `mode`");
     }
 }
 
@@ -240,7 +245,7 @@ fn check_wireguard(judge: &mut Judge<'_>, wireguard: &Node) {
         if !is_wireguard_key(text(holder, key)) {
             let words = format!("wireguard {key} is invalid");
             judge.wrong(
-                Code::BAD_SECRET,
+                Code::CONFIG_REFUSED,
                 Some(holder),
                 &words,
                 "write 32 bytes in base64, as `wg genkey` prints them",
@@ -251,7 +256,7 @@ fn check_wireguard(judge: &mut Judge<'_>, wireguard: &Node) {
         for allowed in list(peer, "allowedIPs") {
             if parse_network(allowed.as_text().unwrap_or_default()).is_none() {
                 judge.wrong(
-                    Code::BAD_ADDRESS,
+                    Code::CONFIG_REFUSED,
                     Some(allowed),
                     "peer allowed IP is invalid",
                     "write a network",
@@ -268,7 +273,12 @@ fn kubespan(judge: &mut Judge<'_>) {
     }
     let mtu = format!("{path}.mtu");
     if judge.get(&mtu).is_some() && judge.int(&mtu) < 1280 {
-        judge.fail(Code::VLAN, &mtu, "kubespan link MTU must be at least 1280", "write 1280 or more");
+        judge.fail(
+            Code::CONFIG_REFUSED,
+            &mtu,
+            "kubespan link MTU must be at least 1280",
+            "write 1280 or more",
+        );
     }
     judge.subnets(&format!("{path}.filters.endpoints"), "KubeSpan endpoint filter");
     if judge.release >= 14 {
