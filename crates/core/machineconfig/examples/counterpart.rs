@@ -13,7 +13,7 @@ use std::{
 
 use ichor_machineconfig::{
     Config, Patch, apply, emit,
-    generate::{Blueprint, Cni, Install, documents},
+    generate::{Blueprint, Cni, Install, RegistryTls, documents},
     pki::Timestamp,
     schematic::{MetaValue, Overlay, Schematic},
     secrets::Bundle,
@@ -124,6 +124,13 @@ fn blueprint(role: Role, request: &Value) -> Result<Blueprint, String> {
     for (host, mirrors) in entries(&options["registryMirrors"]) {
         blueprint.registries.entry(host.clone()).or_default().mirrors = texts(mirrors);
     }
+    for (host, ca) in entries(&options["registryCACerts"]) {
+        blueprint.registries.entry(host.clone()).or_default().tls =
+            Some(RegistryTls::Ca(text(ca).to_owned()));
+    }
+    for host in texts(&options["registryInsecure"]) {
+        blueprint.registries.entry(host).or_default().tls = Some(RegistryTls::Insecure);
+    }
     Ok(blueprint)
 }
 
@@ -142,8 +149,6 @@ fn left_to_patches(options: &Value) -> Option<&'static str> {
         Some("debugging output is left to patches")
     } else if options["kubeSpan"] == true {
         Some("KubeSpan is left to patches")
-    } else if !options["registryCACerts"].is_null() || !options["registryInsecure"].is_null() {
-        Some("TLS of registries is left to patches")
     } else {
         None
     }
