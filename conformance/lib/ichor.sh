@@ -33,6 +33,7 @@ own_copy() {
 }
 
 export ICHOR_PVE_TOKEN=${ICHOR_PVE_TOKEN:-ichor@pve!conformance=00000000-0000-0000-0000-000000000000}
+export ICHOR_REGISTRY_PASSWORD=${ICHOR_REGISTRY_PASSWORD:-conformance}
 export HEADSCALE_AUTH_KEY=${HEADSCALE_AUTH_KEY:-conformance} FLUX_GIT_TOKEN=${FLUX_GIT_TOKEN:-conformance}
 
 ichor_secrets_new() { # INVENTORY
