@@ -8,7 +8,7 @@ need_ichor() {
         echo "$ICHOR"
         return
     fi
-    for path in "$REPOSITORY/target/release/ichor" "$REPOSITORY/target/debug/ichor"; do
+    for path in "${CARGO_TARGET_DIR:-$REPOSITORY/target}"/{release,debug}/ichor; do
         if [ -x "$path" ] && { [ -z "$newest" ] || [ "$path" -nt "$newest" ]; }; then newest=$path; fi
     done
     [ -n "$newest" ] || skip "no ichor binary: build it with \`cargo build\`, or set ICHOR"
@@ -54,11 +54,53 @@ ichor_secrets_export() { # INVENTORY: prints talosctl's secrets.yaml
     "$ichor" -f "$1" secrets export
 }
 
-ichor_render() { # INVENTORY FOLDER
-    local ichor
+ichor_render() { # INVENTORY FOLDER [OPTION...]
+    local ichor inventory=$1 folder=$2
     ichor=$(need_verb render)
-    "$ichor" -f "$1" render "$2"
+    shift 2
+    "$ichor" -f "$inventory" render "$folder" "$@"
 }
+
+# ichor_bundle: prints the path of a bundle by ichor, in talosctl's form; one per run, for speed.
+ichor_bundle() {
+    local path=$SCRATCH/ichor-secrets.yaml inventory
+    if [ ! -e "$path" ]; then
+        inventory=$(own_copy "$REPOSITORY/examples/minimal")
+        ichor_secrets_new "$inventory" >&2
+        ichor_secrets_export "$inventory" >"$path.new"
+        mv "$path.new" "$path"
+        rm -rf "$inventory"
+    fi
+    echo "$path"
+}
+
+# example_inventories: every inventory of examples/ as `example|folder below it`.
+example_inventories() {
+    local file
+    find "$REPOSITORY/examples" -name ichor.yaml -o -name cluster.yaml | LC_ALL=C sort | while read -r file; do
+        file=${file#"$REPOSITORY/examples/"}
+        file=${file%/*}
+        echo "${file%%/*}|${file#*/}"
+    done
+}
+
+# render_example EXAMPLE BELOW: renders one of them into $WORK/rendered. Its secrets are made for it, unless
+# they would come from a SOPS file that only its owner can open.
+render_example() {
+    local inventory=$WORK/$1
+    [ -e "$inventory" ] || own_copy "$REPOSITORY/examples/$1" >/dev/null
+    [ "$1" = "$2" ] || inventory=$inventory/$2
+    rm -rf "$WORK/rendered"
+    if grep -rq 'sops' --include '*.yaml' "$WORK/$1"; then
+        ichor_render "$inventory" "$WORK/rendered" --secrets "$(ichor_bundle)"
+    else
+        ichor_secrets_new "$inventory"
+        ichor_render "$inventory" "$WORK/rendered"
+    fi
+}
+
+# talos_minor EXAMPLE: the Talos minor that an example names.
+talos_minor() { grep -rhoE 'talos: v1\.[0-9]+' "$REPOSITORY/examples/$1" | head -n 1 | grep -oE '[0-9]+$'; }
 
 ichor_talosconfig() { # INVENTORY: prints it
     local ichor
@@ -89,7 +131,7 @@ need_counterpart() {
     [ -e "$source" ] || [ -e "${source%.rs}/main.rs" ] || skip "ichor's libraries have no counterpart program yet"
     need_program cargo
     if [ ! -e "$SCRATCH/counterpart" ]; then
-        cargo build -q --manifest-path "$REPOSITORY/Cargo.toml" -p ichor-machineconfig --example counterpart --release \
+        cargo build -q --manifest-path "$REPOSITORY/Cargo.toml" -p ichor-machineconfig --example counterpart \
             --message-format json 2>"$SCRATCH/counterpart.log" |
             sed -n 's/.*"executable":"\([^"]*\/counterpart\)".*/\1/p' >"$SCRATCH/counterpart.path" || fail "the counterpart does not build"
         ln -s "$(tail -n 1 "$SCRATCH/counterpart.path")" "$SCRATCH/counterpart"

@@ -211,21 +211,19 @@ ichor_kubeconfig_is_accepted() {
 
 # Older contracts must stay valid on newer releases, so each release judges all examples up to its own.
 ichor_examples_validate() {
-    local judge inventory copy minor number=0 mode file
+    local judge example below number=0 mode files
     need_verb render >/dev/null
     judge=$(need_judge "$1")
-    for inventory in "$REPOSITORY"/examples/*/; do
-        minor=$(grep -rhoE 'talos: v1\.[0-9]+' "$inventory" | head -n 1 | grep -oE '[0-9]+$')
-        [ "$minor" -le "$1" ] || continue
-        copy=$(own_copy "${inventory%/}")
-        rm -rf rendered && ichor_render "$copy" "$WORK/rendered"
-        while IFS= read -r file; do
-            for mode in metal cloud; do
-                "$judge" validate $mode "$file" >verdict.json || fail "$(basename "$inventory"), $mode: $(cat verdict.json)"
-            done
-            number=$((number + 1))
-        done < <(machine_configs "$WORK/rendered")
-    done
+    while IFS='|' read -r example below; do
+        [ "$(talos_minor "$example")" -le "$1" ] || continue
+        render_example "$example" "$below" || fail "$example/$below: $(grep -m 1 error "$WORK/stderr")"
+        mapfile -t files < <(machine_configs "$WORK/rendered")
+        [ ${#files[@]} -gt 0 ] || fail "$example/$below: nothing was rendered"
+        for mode in metal cloud; do
+            "$judge" validate $mode "${files[@]}" >verdict.json || fail "$example/$below, $mode: $(cat verdict.json)"
+        done
+        number=$((number + ${#files[@]}))
+    done < <(example_inventories)
     [ $number -gt 0 ] || skip "no example has a Talos version up to 1.$1"
     note "$number configs in both modes"
 }

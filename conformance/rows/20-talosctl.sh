@@ -113,23 +113,27 @@ talosctl_uses_ichor_talosconfig() {
 }
 
 talosctl_validates_examples() {
-    local inventory copy minor number=0 file mode
+    local example below number=0
     need_verb render >/dev/null
     need_talosctl "$1" >/dev/null
-    for inventory in "$REPOSITORY"/examples/*/; do
-        minor=$(grep -rhoE 'talos: v1\.[0-9]+' "$inventory" | head -n 1 | grep -oE '[0-9]+$')
-        [ "$minor" -le "$1" ] || continue
-        copy=$(own_copy "${inventory%/}")
-        rm -rf rendered && ichor_render "$copy" "$WORK/rendered"
-        while IFS= read -r file; do
-            for mode in metal cloud; do
-                real_talosctl "$1" validate --mode $mode --config "$file" >verdict.txt 2>&1 ||
-                    fail "$(basename "$inventory"), $(basename "$file"), $mode: $(cat verdict.txt)"
-            done
-            number=$((number + 1))
-        done < <(machine_configs "$WORK/rendered")
-    done
+    while IFS='|' read -r example below; do
+        [ "$(talos_minor "$example")" -le "$1" ] || continue
+        render_example "$example" "$below" || fail "$example/$below: $(grep -m 1 error "$WORK/stderr")"
+        talosctl_validates_folder "$1" "$WORK/rendered" "$example/$below"
+    done < <(example_inventories)
     note "$number configs in both modes"
+}
+
+# talosctl_validates_folder MINOR FOLDER NAME: judges every config in it, and adds to $number.
+talosctl_validates_folder() {
+    local file mode
+    while IFS= read -r file; do
+        for mode in metal cloud; do
+            real_talosctl "$1" validate --mode $mode --config "$file" >verdict.txt 2>&1 ||
+                fail "$3, $(basename "$file"), $mode: $(cat verdict.txt)"
+        done
+        number=$((number + 1))
+    done < <(machine_configs "$2")
 }
 
 # One release in tier 1: each is a build of minutes. 1.14 needs a dependency that cannot be had (README.md).
@@ -143,4 +147,5 @@ for minor in 12 13; do
     row "talosctl-1.$minor" uses-ichor-secrets "$level" talosctl_uses_ichor_secrets "$minor"
     row "talosctl-1.$minor" uses-ichor-talosconfig "$level" talosctl_uses_ichor_talosconfig "$minor"
     row "talosctl-1.$minor" validates-ichor-examples "$level" talosctl_validates_examples "$minor"
+    row "talosctl-1.$minor" validates-ichor-inventories "$level" inventories_talosctl "$minor"
 done

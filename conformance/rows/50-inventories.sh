@@ -14,38 +14,66 @@ inventories_check() {
     note "$INVENTORY_COUNT inventories"
 }
 
+# rendered NUMBER: renders a random inventory once per run, and prints the folder.
+rendered() {
+    local folder=$SCRATCH/rendered/random-$1
+    if [ ! -d "$folder" ]; then
+        ichor_render "inventories/random-$1" "$folder" --secrets "$(ichor_bundle)" >render.txt 2>&1 ||
+            fail "random-$1: $(grep -m 1 '^error' render.txt)"
+    fi
+    echo "$folder"
+}
+
+inventory_minor() { sed -nE 's/^  talos: v1\.([0-9]+).*/\1/p' "inventories/random-$1/ichor.yaml"; } # NUMBER
+
 # Each is judged by the release it names and by the newest, since configs must survive upgrades.
 inventories_validate() {
-    local folder minor judge mode number=0 newest=${TALOS_MINORS##* } judges files
+    local number minor judge mode total=0 newest=${TALOS_MINORS##* } judges files folder
     need_verb render >/dev/null
     random_inventories
-    for folder in inventories/*/; do
-        minor=$(sed -nE 's/^  talos: v1\.([0-9]+).*/\1/p' "$folder/ichor.yaml")
+    for number in $(seq 1 $INVENTORY_COUNT); do
+        minor=$(inventory_minor "$number")
         judges=$(need_judge "$minor")
         [ "$minor" = "$newest" ] || judges="$judges $(need_judge "$newest")"
-        rm -rf rendered && ichor_render "$folder" rendered
-        mapfile -t files < <(machine_configs rendered)
-        [ ${#files[@]} -gt 0 ] || fail "$folder: nothing was rendered"
+        folder=$(rendered "$number")
+        mapfile -t files < <(machine_configs "$folder")
+        [ ${#files[@]} -gt 0 ] || fail "random-$number: nothing was rendered"
         for judge in $judges; do
             for mode in metal cloud; do
-                "$judge" validate $mode "${files[@]}" >verdict.json || fail "$folder, $(basename "$judge"), $mode: $(cat verdict.json)"
+                "$judge" validate $mode "${files[@]}" >verdict.json || fail "random-$number, $(basename "$judge"), $mode: $(cat verdict.json)"
             done
         done
-        number=$((number + ${#files[@]}))
+        total=$((total + ${#files[@]}))
     done
-    note "$number configs of $INVENTORY_COUNT inventories"
+    note "$total configs of $INVENTORY_COUNT inventories, in both modes"
+}
+
+# The program people use judges what its release knows.
+inventories_talosctl() {
+    local count minor number=0 folder
+    need_verb render >/dev/null
+    need_talosctl "$1" >/dev/null
+    random_inventories
+    for count in $(seq 1 $INVENTORY_COUNT); do
+        minor=$(inventory_minor "$count")
+        [ "$minor" -le "$1" ] || continue
+        folder=$(rendered "$count")
+        talosctl_validates_folder "$1" "$folder" "random-$count"
+    done
+    note "$number configs in both modes"
 }
 
 # Rendering twice gives the same bytes.
 inventories_render_twice() {
-    local folder
+    local number folder
     need_verb render >/dev/null
     random_inventories
-    for folder in inventories/random-1/ inventories/random-2/ inventories/random-3/; do
-        ichor_render "$folder" first
-        ichor_render "$folder" second
-        diff -r first second >difference.txt || fail "$folder: $(head -n 1 difference.txt)"
-        rm -rf first second
+    for number in $(seq 1 $INVENTORY_COUNT); do
+        folder=$(rendered "$number")
+        ichor_render "inventories/random-$number" second --secrets "$(ichor_bundle)"
+        # A client certificate is made anew each time: it begins when it is made.
+        diff -r --exclude talosconfig "$folder" second >difference.txt || fail "random-$number: $(head -n 1 difference.txt)"
+        rm -rf second
     done
 }
 
