@@ -4,9 +4,15 @@
 mod check;
 mod completions;
 mod explain;
+mod image;
+mod kubeconfig;
+mod lifetime;
 mod man;
 mod plan;
+mod render;
 mod schema;
+mod secrets;
+mod talosconfig;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -16,9 +22,14 @@ pub use self::{
     check::Check,
     completions::Completions,
     explain::Explain,
+    image::{Image, ImageVerb},
+    kubeconfig::Kubeconfig,
     man::Man,
     plan::{Graph, Plan},
+    render::Render,
     schema::Schema,
+    secrets::{Export, Import, Secrets, SecretsVerb},
+    talosconfig::Talosconfig,
 };
 use crate::exit;
 
@@ -29,6 +40,8 @@ Examples:
   ichor check                          check ./ichor.yaml or ./cluster.yaml
   ichor -f clusters/ check             check every cluster of a directory
   ichor -f lab.yaml plan --offline     show every VM the inventory stands for
+  ichor secrets new                    make the secrets of a new cluster
+  ichor render                         write machine configs and all else to ./rendered
   ichor explain ICH-1101               explain a finding";
 
 /// The whole command line.
@@ -98,6 +111,11 @@ pub struct Global {
 pub enum Verb {
     Check(Check),
     Plan(Plan),
+    Secrets(Secrets),
+    Render(Render),
+    Talosconfig(Talosconfig),
+    Kubeconfig(Kubeconfig),
+    Image(Image),
     Schema(Schema),
     Explain(Explain),
     Completions(Completions),
@@ -153,11 +171,17 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Returns a command and all below it; `help` describes others.
+    fn with_verbs_below(command: &clap::Command) -> Vec<&clap::Command> {
+        let below = command.get_subcommands().filter(|verb| verb.get_name() != "help");
+        [command].into_iter().chain(below.flat_map(with_verbs_below)).collect()
+    }
+
     #[test]
     fn every_flag_is_documented_and_has_an_environment_variable() {
         let mut command = Cli::command();
         command.build();
-        for verb in command.get_subcommands().chain([&command]) {
+        for verb in with_verbs_below(&command) {
             for flag in verb.get_arguments().filter(|flag| flag.get_long().is_some()) {
                 let name = flag.get_id().as_str();
                 assert!(flag.get_help().is_some(), "{} --{name}", verb.get_name());
@@ -170,7 +194,8 @@ mod tests {
 
     #[test]
     fn every_verb_has_examples() {
-        for verb in Cli::command().get_subcommands() {
+        let command = Cli::command();
+        for verb in with_verbs_below(&command).into_iter().skip(1) {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.starts_with("Examples:\n  ichor "), "{}", verb.get_name());
         }

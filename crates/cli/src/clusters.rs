@@ -1,13 +1,21 @@
 //! From a path to resolved clusters: find, load, choose, resolve, compare.
+//!
+//! A cluster that was made keeps the contract it was made with, so its record is asked before it counts
+//! as resolved.
 
-use std::path::Path;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use ichor_model::{ClusterName, Code, Desired, Finding, Findings, Span, World};
+use ichor_ops::{Site, store::Store};
 use ichor_plan::Resolution;
 use ichor_spec::{Inventory, Sources, yaml};
 
 use crate::{
     inventory_files::{self, Found, InventoryFiles},
+    operating_system::OperatingSystem,
     render::text,
 };
 
@@ -32,6 +40,10 @@ pub struct Cluster {
     pub name: Option<ClusterName>,
     /// Its files as they are shown, weakest first.
     pub files: Vec<String>,
+    /// Their paths; none on standard input.
+    pub paths: Vec<PathBuf>,
+    /// The directory that paths in the inventory are relative to.
+    pub directory: PathBuf,
     /// What came of its inventory; nothing, when there is an error in it.
     pub resolution: Option<Resolution>,
 }
@@ -40,6 +52,11 @@ impl Cluster {
     /// Returns the cluster as it is to be, unless there is an error in its inventory.
     pub fn desired(&self) -> Option<&Desired> {
         self.resolution.as_ref()?.desired.as_ref()
+    }
+
+    /// Returns the cluster as verbs see it, unless there is an error in its inventory.
+    pub fn site(&self) -> Option<Site<'_>> {
+        self.desired().map(|desired| Site { desired, directory: &self.directory, files: &self.paths })
     }
 }
 
@@ -67,8 +84,34 @@ pub fn load(path: Option<&Path>, chosen: Option<&str>, world: &World) -> Cluster
     let mut clusters = Clusters { sources, list, findings };
     let together = ichor_plan::check_together(&clusters.resolved().collect::<Vec<_>>());
     clusters.findings.extend(together);
+    clusters.findings.extend(shared_secrets(&clusters.list));
     clusters.findings = hide_private_lines(&clusters.sources, &clusters.findings).sorted();
     clusters
+}
+
+/// Finds clusters that keep their secrets in one file.
+fn shared_secrets(clusters: &[Cluster]) -> Findings {
+    let mut owners: BTreeMap<PathBuf, &str> = BTreeMap::new();
+    let mut findings = Findings::new();
+    for site in clusters.iter().filter_map(Cluster::site) {
+        let Ok(store) = Store::of(site) else { continue };
+        if let Some(other) = owners.insert(one_name(store.bundle()), site.name()) {
+            let message = format!("clusters `{other}` and `{}` share their secrets", site.name());
+            let finding = Finding::error(Code::SHARED_SECRETS, None, message)
+                .because(format!("both have them in `{}`", store.bundle().display()));
+            findings.push(finding.remedy("give each cluster a `secrets.file` of its own, or leave it out"));
+        }
+    }
+    findings
+}
+
+/// Returns one name for a file that may not be there, whichever way leads to its directory.
+fn one_name(path: &Path) -> PathBuf {
+    let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+    match (directory, path.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// Keeps lines with secrets out of sight of all findings. The other places of a private finding are
@@ -111,13 +154,42 @@ impl Candidate {
     fn resolve(mut self, world: &World) -> (Cluster, Findings) {
         let name = self.name().cloned();
         let loaded_well = !self.findings.has_errors();
-        let resolution = self.inventory.as_ref().map(|inventory| ichor_plan::resolve(inventory, world));
+        let (resolution, record) = match &self.inventory {
+            Some(inventory) => resolve_as_made(inventory, &self.files, world),
+            None => (None, None),
+        };
+        if let Some(finding) = record {
+            self.findings.push(finding);
+        }
         if let Some(resolution) = &resolution {
             self.findings.extend(resolution.findings.clone());
         }
         let findings = self.findings.iter().map(|finding| say_where(finding, &self.files)).collect();
         let resolution = resolution.filter(|_| loaded_well);
-        (Cluster { name, files: self.files.names, resolution }, findings)
+        let InventoryFiles { names, paths, directory, .. } = self.files;
+        (Cluster { name, files: names, paths, directory, resolution }, findings)
+    }
+}
+
+/// Resolves an inventory with the contract that the cluster was made with. Where that is recorded only the
+/// resolved inventory says, so a record that changes something is followed by a second look.
+fn resolve_as_made(
+    inventory: &Inventory,
+    files: &InventoryFiles,
+    world: &World,
+) -> (Option<Resolution>, Option<Finding>) {
+    let first = ichor_plan::resolve(inventory, world);
+    let recorded = first.desired.as_ref().map_or(Ok(None), |desired| {
+        let site = Site { desired, directory: &files.directory, files: &files.paths };
+        Store::of(site).map_or(Ok(None), |store| store.contract(&OperatingSystem))
+    });
+    match recorded {
+        Err(finding) => (Some(first), Some(*finding)),
+        Ok(None) => (Some(first), None),
+        Ok(contract) if contract == first.desired.as_ref().map(|desired| desired.cluster.contract) => {
+            (Some(first), None)
+        }
+        Ok(contract) => (Some(ichor_plan::resolve(inventory, &World { contract, ..world.clone() })), None),
     }
 }
 

@@ -3,9 +3,15 @@
 mod check;
 mod completions;
 mod explain;
+mod image;
+mod kubeconfig;
 mod man;
 mod plan;
+mod render;
 mod schema;
+mod secrets;
+mod session;
+mod talosconfig;
 
 use crate::{
     args::{Cli, Verb},
@@ -19,6 +25,11 @@ pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     match &cli.verb {
         Verb::Check(args) => check::run(args, &cli.global, terminal),
         Verb::Plan(args) => plan::run(args, &cli.global, terminal),
+        Verb::Secrets(args) => secrets::run(&args.verb, &cli.global, terminal),
+        Verb::Render(args) => render::run(args, &cli.global, terminal),
+        Verb::Talosconfig(args) => talosconfig::run(args, &cli.global, terminal),
+        Verb::Kubeconfig(args) => kubeconfig::run(args, &cli.global, terminal),
+        Verb::Image(args) => image::run(&args.verb, &cli.global, terminal),
         Verb::Schema(_) => schema::run(cli.global.output, terminal),
         Verb::Explain(args) => explain::run(args, cli.global.output, terminal),
         Verb::Completions(args) => completions::run(args, terminal),

@@ -1,44 +1,12 @@
 //! Reading files whose names come from outside: regular files only, and never more than a limit.
 
 use std::{
-    fmt,
     fs::{File, FileType, Metadata},
-    io::{self, Read},
+    io::Read,
     path::Path,
 };
 
-/// Why a file was not read.
-#[derive(Debug)]
-pub enum Unreadable {
-    /// The operating system refused, in its own words.
-    Os(io::Error),
-    /// It is something that may never end, or never begin.
-    NotAFile(&'static str),
-    /// It has more bytes than are read.
-    TooLarge(u64),
-}
-
-impl Unreadable {
-    /// Whether nothing of that name exists.
-    pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Os(error) if is_absence(error))
-    }
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(f),
-            Self::NotAFile(kind) => write!(f, "it is {kind}, not a file"),
-            Self::TooLarge(bytes) => write!(f, "it has {bytes} bytes"),
-        }
-    }
-}
-
-/// Whether an error says that there is no such file.
-pub fn is_absence(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
+pub use ichor_ops::system::{Unreadable, is_absence};
 
 /// Reads a regular file of at most `limit` bytes.
 pub fn read_bounded(path: &Path, limit: usize) -> Result<Vec<u8>, Unreadable> {
@@ -71,7 +39,8 @@ fn check(metadata: &Metadata, limit: usize) -> Result<(), Unreadable> {
     }
 }
 
-fn kind_of(kind: FileType) -> &'static str {
+/// Says what something is that is no file.
+pub fn kind_of(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
@@ -85,7 +54,11 @@ fn kind_of(kind: FileType) -> &'static str {
             return "a device";
         }
     }
-    if kind.is_dir() { "a directory" } else { "something else" }
+    match kind {
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_symlink() => "a symbolic link",
+        _ => "something else",
+    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,10 @@ pub struct InventoryFiles {
     pub layers: Layers,
     /// Their names as they are shown, weakest first.
     pub names: Vec<String>,
+    /// Their paths, weakest first; none on standard input.
+    pub paths: Vec<PathBuf>,
+    /// The directory that paths in the inventory are relative to.
+    pub directory: PathBuf,
     /// Why files could not be read. Unless this is empty, the inventory is not whole.
     pub findings: Findings,
 }
@@ -90,8 +94,10 @@ impl Shelf {
             defaults: set.defaults.iter().map(&mut read).collect(),
             files: set.files.iter().map(&mut read).collect(),
         };
-        let names = set.defaults.iter().chain(&set.files).map(|path| shown(path)).collect();
-        InventoryFiles { layers, names, findings }
+        let paths: Vec<PathBuf> = set.defaults.iter().chain(&set.files).cloned().collect();
+        let names = paths.iter().map(|path| shown(path)).collect();
+        let directory = set.files.first().and_then(|file| file.parent()).unwrap_or(Path::new("")).to_owned();
+        InventoryFiles { layers, names, paths, directory, findings }
     }
 
     fn take_stdin(&mut self, stdin: impl std::io::Read) -> InventoryFiles {
@@ -104,6 +110,8 @@ impl Shelf {
         InventoryFiles {
             layers: Layers { defaults: Vec::new(), files: vec![source] },
             names: vec![STDIN.1.to_owned()],
+            paths: Vec::new(),
+            directory: PathBuf::new(),
             findings: problem.into_iter().collect(),
         }
     }

@@ -1,11 +1,12 @@
 //! The command line of ichor.
 //!
 //! 1. `args` turns words and environment variables into typed requests;
-//! 2. `commands` has one thin file per verb, over `ichor-spec` and `ichor-plan`;
+//! 2. `commands` has one thin file per verb, over `ichor-spec`, `ichor-plan` and `ichor-ops`;
 //! 3. `render` turns findings and plans into text, tables, JSON and YAML;
 //! 4. `exit` is the one place that knows exit codes.
 //!
-//! This is the only crate that prints, reads the environment and opens inventory files.
+//! This is the only crate that prints, reads the environment and touches files: `operating_system` is what
+//! the verbs see of the machine.
 
 mod args;
 mod clusters;
@@ -14,6 +15,7 @@ mod exit;
 mod failure;
 mod files;
 mod inventory_files;
+mod operating_system;
 mod render;
 mod terminal;
 

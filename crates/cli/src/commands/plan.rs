@@ -85,7 +85,7 @@ fn read_world(path: &Path) -> Result<World, Failure> {
     serde_json::from_slice(&bytes).map_err(|error| {
         Failure::new(Exit::InvalidInput, format!("`{name}` does not hold what was observed of a world"))
             .because(error.to_string())
-            .hint("`--observed` takes JSON with the keys `hosts`, `machines` and `foreign`, all optional")
+            .hint("`--observed` takes JSON with the keys `hosts`, `machines`, `foreign` and `contract`, all optional")
     })
 }
 

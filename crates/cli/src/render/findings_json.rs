@@ -67,6 +67,12 @@ pub fn report(clusters: &Clusters) -> impl Serialize {
     }
 }
 
+/// Returns everything that was found.
+pub fn all(clusters: &Clusters) -> Vec<Value> {
+    let places = Places::new(&clusters.sources, &clusters.findings);
+    clusters.findings.iter().map(|finding| json!(item(finding, &places))).collect()
+}
+
 /// Returns what was found in files, and what has no place in any.
 pub fn about(sources: &Sources, findings: &Findings, files: &[String]) -> Vec<Value> {
     let places = Places::new(sources, findings);

@@ -68,7 +68,7 @@ fn observations_are_read_or_refused_with_a_reason() {
     for (file, why) in [
         (
             "typo.json",
-            "unknown field `macines`, expected one of `hosts`, `machines`, `foreign` at line 2 column 10",
+            "unknown field `macines`, expected one of `hosts`, `machines`, `foreign`, `contract` at line 2 column 10",
         ),
         ("broken.json", "EOF while parsing a list at line 1 column 11"),
         ("none.json", "No such file or directory"),

@@ -2,8 +2,8 @@
 //!
 //! 1. [`needs`] says which files and secrets the configs will hold; somebody reads them into
 //!    [`Materials`].
-//! 2. `draw` turns the cluster and a machine into a [`Blueprint`](crate::generate::Blueprint), and
-//!    [`documents`](crate::generate::documents()) gives it the shape of the contract.
+//! 2. `draw` turns the cluster and a machine into a [`Blueprint`], and
+//!    [`documents()`] gives it the shape of the contract.
 //! 3. `patches` changes it, in the order cluster, role, group, machine. Patches are read once for the
 //!    whole cluster.
 //! 4. The result is judged as the machine's Talos would judge it; what is wrong with it is told of the

@@ -314,6 +314,42 @@ catalogue! {
         "It needs a value that only the running cluster can give, such as an endpoint whose address comes from a DHCP lease. Give the endpoint a name or a fixed address, or make the config once the machine has its lease.";
     2010 CONFIG_DISK "a disk cannot be mounted as asked":
         "From Talos 1.10 on a disk is a volume, mounted at `/var/mnt/NAME` with the filesystem of your choice. Other paths, and older releases, use the older way, which knows XFS alone.";
+    2101 NO_SECRETS "the cluster has no secrets yet":
+        "Certificates, tokens and machine configs are made from the cluster's secrets bundle, which is made once and kept for the cluster's whole life. `ichor secrets new` makes it for a new cluster; `ichor secrets import FILE` takes that of a cluster that runs.";
+    2102 SECRETS_EXIST "the cluster already has secrets":
+        "A secrets bundle is never replaced: machines that run with it would accept nothing made from another one, and nothing could be signed for them again. For a new cluster of the same name move the old file away by hand, once you are sure that nobody needs it.";
+    2103 BAD_BUNDLE "a secrets bundle cannot be used":
+        "A bundle is talosctl's `secrets.yaml`, or the machine config of a control plane. All its parts are needed, its certificate authorities must be valid now, and each key must belong to its certificate. The finding names the key and the line, and never repeats a value.";
+    2104 ENCRYPTED_BUNDLE "a secrets bundle is encrypted, or is to be":
+        "This ichor reads and writes plain bundles only; encrypted ones come later, and where an inventory asks for them nothing is written in plain. Decrypt the file for the command, for example with `sops -d secrets.sops.yaml | ichor secrets import -`.";
+    2105 OPEN_SECRETS "others can read a file with secrets":
+        "Whoever reads a secrets bundle owns the cluster. Files with secrets are for their owner alone: mode 0600.";
+    2106 UNRESOLVED_SECRET "a secret cannot be had":
+        "The reference names an environment variable that is not set, a file that cannot be read, or a value that is empty or not text. The value itself is never shown.";
+    2107 SECRET_SOURCE "this kind of secret reference is not read yet":
+        "`{env: NAME}` and `{file: path}` are read. `{sops: ...}`, `{vault: ...}` and `{command: [...]}` can be written in an inventory and are read by a later ichor.";
+    2108 LATE_ADDRESS "an address is known only once a machine runs":
+        "A machine that takes any DHCP lease has no address before it runs, so nothing that must name it can be made ahead. Give it a fixed address, or a reservation by its MAC with `boot: {address: dhcp}` and a static address.";
+    2109 NOT_OURS "a file was not written by ichor, or was changed since":
+        "ichor keeps a list of what it wrote. A file that is not on it, or has other content than it was given, may be somebody's work and is not overwritten unless `--overwrite` says so. Nothing was written.";
+    2110 UNWRITABLE "a file cannot be written":
+        "The operating system refused, for the reason that is given. Files are written whole or not at all, so running the same command again continues.";
+    2111 LEFT_OVER "a rendered file is left over":
+        "ichor wrote the file in an earlier run, and the inventory as it is now has no use for it. It may hold secrets. ichor names it and leaves it to you to remove.";
+    2112 BAD_MATERIAL "a file that the inventory names cannot be used":
+        "Patches, certificates and manifests are regular files of UTF-8 text with at most 1 MiB, beside the inventory or below it, and not the inventory itself.";
+    2113 STORE_KIND "this kind of store is not there yet":
+        "Stores in buckets can be written in an inventory and are used by a later ichor. A directory works: `store: {path: .ichor}`.";
+    2114 BAD_RECORD "ichor's record of the cluster cannot be used":
+        "Beside the secrets ichor keeps `cluster.json`, with the machine-config contract that the cluster was made with. It is written by ichor alone. Restore it from a backup, or write the contract into the inventory as `cluster.contract` and remove the file.";
+    2115 CERTIFICATE "a certificate cannot be made":
+        "The certificate authority has expired, the lifetime is not possible, or the machine gives no randomness. The finding says which.";
+    2116 NO_SUCH_SERVER "there is no such server":
+        "`--server` takes `endpoint`, `vip`, or the name of a control plane: workers serve no Kubernetes API.";
+    2117 RENDER_PLACE "files cannot be rendered here":
+        "Rendered files get a directory of their own, because it is closed to others and kept out of git as a whole.";
+    2118 SHARED_SECRETS "two clusters share their secrets":
+        "Every cluster has a bundle of its own: whoever has access to one would have it to the other, and machines of one could join the other. Name `secrets.file` in each cluster's own inventory, not in shared defaults, or leave it out.";
 }
 
 #[cfg(test)]

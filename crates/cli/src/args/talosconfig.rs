@@ -1,0 +1,51 @@
+//! `ichor talosconfig`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ValueHint, builder::FalseyValueParser};
+use ichor_machineconfig::pki::TalosRole;
+
+use super::lifetime;
+
+const EXAMPLES: &str = "\
+Examples:
+  ichor talosconfig --out talosconfig      for `talosctl --talosconfig talosconfig`
+  ichor talosconfig --role os:reader --lifetime 24h
+  ichor talosconfig --role os:operator --role os:etcd:backup";
+
+/// Makes a talosconfig: access to the Talos API of every machine.
+///
+/// Made from the cluster's secrets, without asking any machine. Its endpoints are the control planes' own
+/// addresses, never the VIP, which is not there when it is most needed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Talosconfig {
+    /// What its holder may do: `os:admin`, `os:operator`, `os:reader` or `os:etcd:backup`; may be repeated.
+    #[arg(
+        long = "role",
+        value_name = "ROLE",
+        env = "ICHOR_ROLE",
+        hide_env_values = true,
+        value_delimiter = ',',
+        default_value = "os:admin",
+        value_parser = parse_role
+    )]
+    pub roles: Vec<TalosRole>,
+    /// How long it is valid, as in `24h`, `90m` or `365d`; never longer than the authority.
+    #[arg(long, value_name = "TIME", env = "ICHOR_LIFETIME", hide_env_values = true, default_value = "8760h", value_parser = lifetime::parse)]
+    pub lifetime: Duration,
+    /// A file to write, for its owner alone, in place of standard output.
+    #[arg(long, value_name = "FILE", env = "ICHOR_OUT", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// Writes over a file that is not a talosconfig.
+    #[arg(long, env = "ICHOR_OVERWRITE", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub overwrite: bool,
+    /// A plain bundle in place of the one that is kept; `-` for standard input.
+    #[arg(long, value_name = "FILE", env = "ICHOR_SECRETS", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    pub secrets: Option<PathBuf>,
+}
+
+fn parse_role(text: &str) -> Result<TalosRole, String> {
+    text.parse()
+        .map_err(|problem: ichor_model::Problem| format!("it {}; {}", problem.message, problem.remedy))
+}

@@ -1,0 +1,61 @@
+//! `ichor render`: a cluster as a directory of files.
+//!
+//! 1. every cluster is drawn up and compared with what is there; any error ends here;
+//! 2. every cluster is written;
+//! 3. what became of each file is shown.
+
+use std::path::PathBuf;
+
+use ichor_ops::render::{self, Drawn, Request};
+
+use super::session::{Gate, Session, exit_of};
+use crate::{
+    args::{Global, Render},
+    exit::Exit,
+    failure::Failure,
+    operating_system::OperatingSystem,
+    render::rendered::{self, Rendered},
+    terminal::Terminal,
+};
+
+/// Renders the clusters.
+pub fn run(args: &Render, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut session = match Session::open(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    let several = session.count() > 1;
+    let drawn = session.with_all(|site, sources| {
+        let directory = if several { args.directory.join(site.name()) } else { args.directory.clone() };
+        let request =
+            Request { directory: &directory, secrets: args.secrets.as_deref(), overwrite: args.overwrite };
+        let mut drawn = render::draw(&OperatingSystem, site, request, sources)?;
+        let findings = std::mem::take(&mut drawn.findings);
+        Ok(((site.name().to_owned(), directory, drawn), findings))
+    })?;
+    let drawn = match drawn {
+        Gate::Open(drawn) => drawn,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    write(&mut session, &drawn, terminal)
+}
+
+fn write(
+    session: &mut Session<'_>,
+    drawn: &[(String, PathBuf, Drawn)],
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let mut all = Vec::new();
+    for (cluster, directory, drawn) in drawn {
+        match render::write(&OperatingSystem, drawn) {
+            Ok(files) => {
+                all.push(Rendered { cluster: cluster.clone(), directory: directory.clone(), files });
+            }
+            Err(halt) => return session.close(halt.findings, exit_of(halt.kind)),
+        }
+    }
+    session.tell();
+    let value = rendered::value(&all, session.findings());
+    session.show(|| rendered::text(&all, terminal.width()), &value)?;
+    Ok(Exit::Done)
+}

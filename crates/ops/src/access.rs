@@ -1,0 +1,311 @@
+//! `ichor talosconfig` and `ichor kubeconfig --offline`: access for people, made from the bundle alone.
+//!
+//! 1. [`endpoints`] or [`server`]: where the cluster is reached, as far as that is known;
+//! 2. a client certificate, signed by the bundle's authority;
+//! 3. the file that holds both;
+//! 4. [`write`]: to a file, if one is named, but never over something else.
+
+use std::{net::IpAddr, path::Path, time::Duration};
+
+use ichor_machineconfig::{
+    kubeconfig,
+    pki::{Client, PkiError, TalosRole, Term, kubernetes_admin, talos_client},
+    secrets::{Bundle, SecretText},
+    talosconfig::{self, Talosconfig},
+};
+use ichor_model::{
+    Code, Desired, Finding, Findings, Span,
+    desired::{EndpointKind, Late, Machine, Role},
+};
+use ipnet::IpNet;
+
+use crate::{
+    Halt, System,
+    entropy::Draws,
+    halt::only,
+    system::{Links, Unreadable},
+    whole,
+};
+
+/// How long a kubeconfig is valid unless somebody asks otherwise: a working day.
+pub const KUBECONFIG_LIFETIME: Duration = Duration::from_hours(12);
+/// Largest file that is looked at before it is written over.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// The port of the API server on the machines themselves.
+const API_SERVER_PORT: u16 = 6443;
+
+/// What a client of the Talos API gets.
+#[derive(Debug, Clone)]
+pub struct TalosAccess {
+    /// What it may do.
+    pub roles: Vec<TalosRole>,
+    /// For how long.
+    pub lifetime: Duration,
+}
+
+/// Which server a kubeconfig names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Server {
+    /// The cluster's endpoint.
+    Endpoint,
+    /// The address that moves between control planes.
+    Vip,
+    /// A control plane by name.
+    Machine(String),
+}
+
+impl Server {
+    /// Reads `endpoint`, `vip`, or the name of a machine.
+    pub fn of(word: &str) -> Self {
+        match word {
+            "endpoint" => Self::Endpoint,
+            "vip" => Self::Vip,
+            name => Self::Machine(name.to_owned()),
+        }
+    }
+}
+
+/// Makes a talosconfig. Control planes whose address nobody knows yet are left out with a warning.
+pub fn talosconfig(
+    system: &dyn System,
+    desired: &Desired,
+    bundle: &Bundle,
+    access: &TalosAccess,
+) -> Result<(SecretText, Findings), Halt> {
+    let (endpoints, findings) = endpoints(desired)?;
+    let client = talos_client_of(system, bundle, access)?;
+    let text = write_talosconfig(desired, bundle, &endpoints, &client)?;
+    Ok((text, findings))
+}
+
+/// Makes the certificate of a client of the Talos API.
+pub fn talos_client_of(system: &dyn System, bundle: &Bundle, access: &TalosAccess) -> Result<Client, Halt> {
+    let term = Term { now: system.now(), lifetime: access.lifetime };
+    let mut draws = Draws::new(system);
+    let made = talos_client(&bundle.os, &access.roles, term, &mut draws);
+    draws.vouch(made).map_err(|error| Halt::invalid(only(no_certificate(&error))))
+}
+
+/// Writes a talosconfig for a client that exists.
+pub fn write_talosconfig(
+    desired: &Desired,
+    bundle: &Bundle,
+    endpoints: &[IpAddr],
+    client: &Client,
+) -> Result<SecretText, Halt> {
+    talosconfig::render(&talosconfig::Access {
+        cluster: &desired.cluster.name,
+        endpoints,
+        // Commands such as `talosctl reset` act on the nodes of the context when they name none.
+        nodes: &[],
+        vips: &vips(desired),
+        authority: bundle.os.certificate(),
+        client,
+    })
+    .map_err(|error| {
+        let finding = Finding::error(Code::VIP, None, error.to_string())
+            .remedy("give the control plane another address than the VIP");
+        Halt::invalid(only(finding))
+    })
+}
+
+/// Makes a kubeconfig of an administrator.
+pub fn kubeconfig(
+    system: &dyn System,
+    desired: &Desired,
+    bundle: &Bundle,
+    to: &Server,
+    lifetime: Duration,
+) -> Result<SecretText, Halt> {
+    let server = server(desired, to).map_err(|finding| Halt::invalid(only(*finding)))?;
+    let term = Term { now: system.now(), lifetime };
+    let mut draws = Draws::new(system);
+    let made = kubernetes_admin(&bundle.kubernetes, term, &mut draws);
+    let client = draws.vouch(made).map_err(|error| Halt::invalid(only(no_certificate(&error))))?;
+    kubeconfig::render(&kubeconfig::Access {
+        cluster: &desired.cluster.name,
+        server: &server,
+        authority: bundle.kubernetes.certificate(),
+        client: &client,
+    })
+    .map_err(|problem| {
+        let message = format!("`{server}` {}", problem.message);
+        Halt::invalid(only(Finding::error(Code::BAD_URL, None, message).remedy(problem.remedy)))
+    })
+}
+
+/// Returns the control planes' own addresses, with a warning for each that nobody knows yet. None at all
+/// is an error.
+pub fn endpoints(desired: &Desired) -> Result<(Vec<IpAddr>, Findings), Halt> {
+    let (known, unknown) = known_endpoints(desired);
+    if known.is_empty() {
+        let all = unknown.iter().map(|machine| late_endpoint_of(machine, Finding::error)).collect();
+        return Err(Halt::invalid(all));
+    }
+    let warnings = unknown.iter().map(|machine| late_endpoint_of(machine, Finding::warning)).collect();
+    Ok((known, warnings))
+}
+
+/// Starts a finding of one severity.
+type Start = fn(Code, Option<Span>, String) -> Finding;
+
+/// Says that a control plane cannot be an endpoint yet.
+pub fn late_endpoint_of(machine: &Machine, start: Start) -> Finding {
+    let message = format!("the address of control plane `{}` is not known yet", machine.name);
+    start(Code::LATE_ADDRESS, None, message)
+        .because("it takes whatever address a DHCP lease gives it")
+        .remedy("give it a fixed address, or reserve one for its MAC")
+}
+
+/// Returns the control planes' own addresses, and the control planes without a known one.
+pub fn known_endpoints(desired: &Desired) -> (Vec<IpAddr>, Vec<&Machine>) {
+    let mut known = Vec::new();
+    let mut unknown = Vec::new();
+    for machine in desired.of_role(Role::ControlPlane) {
+        match own_address(machine) {
+            Some(address) => known.push(address),
+            None => unknown.push(machine),
+        }
+    }
+    (known, unknown)
+}
+
+/// Returns the first known address of the card that carries the node address.
+pub fn own_address(machine: &Machine) -> Option<IpAddr> {
+    machine.primary_nic().addresses.iter().find_map(Late::known).map(IpNet::addr)
+}
+
+fn vips(desired: &Desired) -> Vec<IpAddr> {
+    let endpoint = &desired.cluster.endpoint;
+    endpoint.vip.into_iter().chain(endpoint.kube_vip.as_ref().map(|kube_vip| kube_vip.address)).collect()
+}
+
+fn server(desired: &Desired, to: &Server) -> Result<String, Box<Finding>> {
+    let endpoint = &desired.cluster.endpoint;
+    match to {
+        Server::Endpoint => match endpoint.host {
+            Late::Known(_) => Ok(endpoint.url()),
+            Late::From(_) => Err(Box::new(late_endpoint())),
+        },
+        Server::Vip => {
+            let vip = vips(desired).first().copied().ok_or_else(|| Box::new(no_vip()))?;
+            // A VIP that the endpoint stands for has its port; behind any other is the API server itself.
+            let is_endpoint = matches!(endpoint.kind, EndpointKind::TalosVip | EndpointKind::KubeVip);
+            Ok(url(vip, if is_endpoint { endpoint.port } else { API_SERVER_PORT }))
+        }
+        Server::Machine(name) => {
+            let found = desired.of_role(Role::ControlPlane).find(|machine| machine.name.as_str() == name);
+            let machine = found.ok_or_else(|| Box::new(no_such_server(desired, name)))?;
+            let address = own_address(machine).ok_or_else(|| Box::new(late_server(machine)))?;
+            Ok(url(address, API_SERVER_PORT))
+        }
+    }
+}
+
+fn url(address: IpAddr, port: u16) -> String {
+    match address {
+        IpAddr::V4(address) => format!("https://{address}:{port}"),
+        IpAddr::V6(address) => format!("https://[{address}]:{port}"),
+    }
+}
+
+fn late_endpoint() -> Finding {
+    Finding::error(Code::LATE_ADDRESS, None, "the address of the endpoint is not known yet")
+        .because("it is that of the first control plane, which takes a DHCP lease")
+        .remedy("set `cluster.endpoint`, or give the control plane a fixed address")
+}
+
+fn late_server(machine: &Machine) -> Finding {
+    Finding::error(Code::LATE_ADDRESS, None, format!("the address of `{}` is not known yet", machine.name))
+        .because("it takes whatever address a DHCP lease gives it")
+        .remedy("choose another server, or give it a fixed address")
+}
+
+fn no_vip() -> Finding {
+    Finding::error(Code::NO_SUCH_SERVER, None, "the cluster has no VIP")
+        .remedy("choose `--server endpoint`, or the name of a control plane")
+}
+
+fn no_such_server(desired: &Desired, name: &str) -> Finding {
+    /// Most names that a message lists.
+    const MOST: usize = 9;
+    let names: Vec<String> =
+        desired.of_role(Role::ControlPlane).take(MOST).map(|machine| format!("`{}`", machine.name)).collect();
+    let name = ichor_spec::yaml::show(name);
+    Finding::error(Code::NO_SUCH_SERVER, None, format!("there is no control plane `{name}`"))
+        .remedy(format!("choose `endpoint`, `vip`, or one of {}", names.join(", ")))
+}
+
+fn no_certificate(error: &PkiError) -> Finding {
+    Finding::error(Code::CERTIFICATE, None, "the certificate cannot be made").because(error.to_string())
+}
+
+/// What a file that may be written over must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A talosconfig.
+    Talosconfig,
+    /// A kubeconfig.
+    Kubeconfig,
+    /// A secrets bundle, which is never written over.
+    Bundle,
+}
+
+impl Kind {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Talosconfig => "talosconfig",
+            Self::Kubeconfig => "kubeconfig",
+            Self::Bundle => "secrets.yaml",
+        }
+    }
+
+    /// Whether a file is of this kind, and as such made to be replaced.
+    fn is_kind_of(self, bytes: &[u8]) -> bool {
+        let Ok(text) = std::str::from_utf8(bytes) else { return false };
+        match self {
+            Self::Talosconfig => Talosconfig::parse(text).is_ok(),
+            Self::Kubeconfig => {
+                let has = |line: &str| text.lines().any(|other| other.trim_end() == line);
+                has("apiVersion: v1") && has("kind: Config")
+            }
+            Self::Bundle => false,
+        }
+    }
+}
+
+/// Writes a file for its owner alone. Something else of that name is kept, unless `overwrite` says so.
+pub fn write(
+    system: &dyn System,
+    path: &Path,
+    text: &SecretText,
+    kind: Kind,
+    overwrite: bool,
+) -> Result<(), Halt> {
+    let allowed = match system.read(path, MAX_BYTES, Links::Refuse) {
+        Err(why) if why.is_missing() => true,
+        Err(Unreadable::NotAFile("a directory")) => return Err(is_a_directory(path)),
+        Ok(contents) => overwrite || kind.is_kind_of(&contents.bytes),
+        Err(_) => overwrite,
+    };
+    if !allowed {
+        return Err(Halt::refused(only(not_ours(path, kind))));
+    }
+    whole::replace(system, path, text.expose().as_bytes()).map_err(|error| Halt::unwritable(path, &error))
+}
+
+fn is_a_directory(path: &Path) -> Halt {
+    let finding = Finding::error(Code::NOT_OURS, None, format!("`{}` is a directory", path.display()))
+        .remedy("name a file");
+    Halt::refused(only(finding))
+}
+
+fn not_ours(path: &Path, kind: Kind) -> Finding {
+    let message = format!("`{}` is there already, and would be written over", path.display());
+    let finding = Finding::error(Code::NOT_OURS, None, message);
+    let finding = match kind {
+        Kind::Bundle => finding,
+        kind => finding.because(format!("it is not a {}", kind.word())),
+    };
+    finding.remedy("name another file, or add `--overwrite`")
+}

@@ -1,0 +1,32 @@
+//! The verbs: what each of them decides, reads and writes, without printing anything.
+//!
+//! - [`system`] is the boundary to the machine they run on, [`whole`] writes files that are never half there;
+//! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
+//!   exports and shows them;
+//! - [`access`] gives people a talosconfig or a kubeconfig;
+//! - [`image`] names boot images offline;
+//! - [`render`] turns a cluster into a directory of files, out of [`materials`] that the inventory names.
+//!
+//! A verb takes a [`Site`], returns what it did, or a [`Halt`] with everything that stood in its way.
+
+pub mod access;
+pub mod bundle;
+mod entropy;
+pub mod halt;
+pub mod image;
+pub mod masked;
+pub mod materials;
+#[cfg(test)]
+mod memory;
+pub mod render;
+pub mod secrets;
+pub mod site;
+pub mod store;
+pub mod system;
+#[cfg(test)]
+mod tests;
+pub mod whole;
+
+pub use halt::{Halt, HaltKind};
+pub use site::Site;
+pub use system::System;

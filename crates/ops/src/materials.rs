@@ -1,0 +1,164 @@
+//! What an inventory names and does not hold: patch files, certificates, manifests, and secrets.
+//!
+//! Everything is read, and everything that is wrong is said at once. Files are kept with hidden lines for
+//! findings, because a patch may hold a secret on any of them.
+
+use std::{collections::BTreeMap, path::Path};
+
+use ichor_machineconfig::{
+    compose::{Material, Materials, Needs},
+    secrets::SecretText,
+};
+use ichor_model::{Code, Desired, Finding, Findings, SecretRef, Span, desired::Setting};
+use ichor_spec::Sources;
+use zeroize::Zeroizing;
+
+use crate::{
+    Site, System, masked,
+    system::{Links, Unreadable},
+};
+
+/// Largest file that an inventory may name. Real patches have a few KiB.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Reads everything that is needed, or says what cannot be had.
+pub fn gather(
+    system: &dyn System,
+    site: Site<'_>,
+    needs: &Needs,
+    sources: &mut Sources,
+) -> Result<Materials, Findings> {
+    let mut findings = Findings::new();
+    let mut files = BTreeMap::new();
+    for name in &needs.files {
+        match read_file(system, site, name) {
+            Ok(bytes) => {
+                let source = masked::add(sources, site.path(name).display().to_string(), &bytes);
+                files.insert(name.clone(), Material { source, bytes: bytes.to_vec() });
+            }
+            Err(finding) => findings.push(*finding),
+        }
+    }
+    let mut secrets = BTreeMap::new();
+    for reference in &needs.secrets {
+        match resolve(system, site, reference) {
+            Ok(secret) => {
+                secrets.insert(reference.clone(), secret);
+            }
+            Err(finding) => findings.push(*finding),
+        }
+    }
+    if findings.has_errors() { Err(findings) } else { Ok(Materials { files, secrets }) }
+}
+
+/// Keeps the lines of files out of sight: a patch may hold a secret on any of them.
+pub fn hide(materials: &Materials, findings: &Findings) -> Findings {
+    let is_file = |at: &Span| materials.files.values().any(|file| file.source == at.source);
+    let hidden = findings.iter().cloned().map(|finding| {
+        let mut places = finding.at.iter().chain(finding.related.iter().map(|(at, _)| at));
+        let private = finding.private || places.any(is_file);
+        Finding { private, ..finding }
+    });
+    hidden.collect()
+}
+
+fn read_file(system: &dyn System, site: Site<'_>, name: &str) -> Result<Zeroizing<Vec<u8>>, Box<Finding>> {
+    let path = site.path(name);
+    let shown = path.display();
+    let bad = |why: String, remedy: &str| {
+        let message = format!("`{shown}`, which the inventory names, cannot be used");
+        Box::new(Finding::error(Code::BAD_MATERIAL, None, message).because(why).remedy(remedy))
+    };
+    if is_inventory(system, site, &path) {
+        return Err(bad("it is the inventory itself".into(), "name another file"));
+    }
+    let contents = system.read(&path, MAX_BYTES, Links::Follow).map_err(|why| match why {
+        why if why.is_missing() => bad(why.to_string(), "write the file, or correct the path"),
+        Unreadable::TooLarge(bytes) => bad(
+            format!("it has {bytes} bytes, and at most {MAX_BYTES} are read"),
+            "name the right file, or split it",
+        ),
+        why => bad(why.to_string(), "name a regular file that you may read"),
+    })?;
+    match std::str::from_utf8(&contents.bytes) {
+        Ok(_) => Ok(contents.bytes),
+        Err(_) => Err(bad("it is not UTF-8 text".into(), "save it as UTF-8")),
+    }
+}
+
+/// Whether a path is another name of a file of the inventory.
+fn is_inventory(system: &dyn System, site: Site<'_>, path: &Path) -> bool {
+    let Ok(path) = system.canonical(path) else { return false };
+    site.files.iter().any(|file| system.canonical(file).is_ok_and(|file| file == path))
+}
+
+/// Finds the secret that a reference stands for.
+pub fn resolve(
+    system: &dyn System,
+    site: Site<'_>,
+    reference: &SecretRef,
+) -> Result<SecretText, Box<Finding>> {
+    let place = places(site.desired, reference);
+    let bad = |message: String, why: &str, remedy: String| {
+        let finding = Finding::error(Code::UNRESOLVED_SECRET, None, message).because(why);
+        let finding = if place.is_empty() { finding } else { finding.because(format!("it is for {place}")) };
+        Box::new(finding.remedy(remedy))
+    };
+    match reference {
+        SecretRef::Env(name) => {
+            let message = || format!("the secret in the environment variable `{name}` cannot be had");
+            let set = || format!("set it:\n    export {name}=...");
+            match system.variable(name) {
+                Ok(Some(value)) if value.expose().is_empty() => Err(bad(message(), "it is empty", set())),
+                Ok(Some(value)) => Ok(value),
+                Ok(None) => Err(bad(message(), "it is not set", set())),
+                Err(_) => Err(bad(message(), "it is not UTF-8 text", set())),
+            }
+        }
+        SecretRef::File(name) => {
+            let path = site.path(name);
+            let message = || format!("the secret in the file `{}` cannot be had", path.display());
+            let remedy = || "write the secret to the file, or correct the path".to_owned();
+            let contents = system.read(&path, MAX_BYTES, Links::Follow);
+            let contents = contents.map_err(|why| bad(message(), &why.to_string(), remedy()))?;
+            let text = std::str::from_utf8(&contents.bytes)
+                .map_err(|_| bad(message(), "it is not UTF-8 text", remedy()))?;
+            match without_last_newline(text) {
+                "" => Err(bad(message(), "it is empty", remedy())),
+                text => Ok(SecretText::new(text)),
+            }
+        }
+        later => Err(Box::new(not_yet(later, &place))),
+    }
+}
+
+fn without_last_newline(text: &str) -> &str {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.strip_suffix('\r').unwrap_or(text)
+}
+
+fn not_yet(reference: &SecretRef, place: &str) -> Finding {
+    let kind = match reference {
+        SecretRef::Sops(_) => "sops",
+        SecretRef::Vault(_) => "vault",
+        SecretRef::Command(_) => "command",
+        SecretRef::Env(_) => "env",
+        SecretRef::File(_) => "file",
+    };
+    let finding = Finding::error(Code::SECRET_SOURCE, None, format!("secrets by `{kind}` are not read yet"));
+    let finding = if place.is_empty() { finding } else { finding.because(format!("one is for {place}")) };
+    finding.remedy("put the secret into the environment until then, and write `{env: NAME}`")
+}
+
+/// Says where in the inventory a secret is used.
+fn places(desired: &Desired, reference: &SecretRef) -> String {
+    let os = &desired.os;
+    let registries = os.registry_auth.iter().filter(|(_, auth)| auth.password == *reference);
+    let registries = registries.map(|(name, _)| format!("`os.registries.{name}`"));
+    let services = os.extension_services.iter().flat_map(|(name, service)| {
+        let settings = service.environment.iter().chain(&service.files);
+        let used = settings.filter(|(_, setting)| **setting == Setting::Secret(reference.clone()));
+        used.map(move |(key, _)| format!("`{key}` of extension service `{name}`"))
+    });
+    registries.chain(services).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,159 @@
+//! A machine in memory, which can stop after any act: what a crash leaves behind is what the next run finds.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+};
+
+use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
+use zeroize::Zeroizing;
+
+use crate::system::{Contents, Links, NotText, System, Unreadable};
+
+/// 2026-11-15, when nothing in the tests has expired.
+pub const NOW: u64 = 1_794_700_000;
+
+/// A machine in memory.
+#[derive(Default)]
+pub struct Memory {
+    pub files: RefCell<BTreeMap<PathBuf, Vec<u8>>>,
+    pub directories: RefCell<BTreeSet<PathBuf>>,
+    pub open: RefCell<BTreeSet<PathBuf>>,
+    pub variables: BTreeMap<String, String>,
+    pub stdin: Vec<u8>,
+    pub later: Cell<u64>,
+    /// How many more acts that change something succeed; none: all.
+    pub acts_left: Cell<Option<usize>>,
+    pub drawn: Cell<u64>,
+}
+
+impl Memory {
+    pub fn with(files: &[(&str, &str)]) -> Self {
+        let memory = Self::default();
+        for (path, text) in files {
+            memory.put(path, text.as_bytes());
+        }
+        memory
+    }
+
+    pub fn put(&self, path: &str, bytes: &[u8]) {
+        self.files.borrow_mut().insert(path.into(), bytes.to_vec());
+    }
+
+    pub fn text(&self, path: &str) -> Option<String> {
+        self.files.borrow().get(Path::new(path)).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// Returns the names of files that are no strays of a crash.
+    pub fn names(&self) -> Vec<String> {
+        let files = self.files.borrow();
+        let names = files.keys().map(|path| path.display().to_string());
+        names.filter(|name| Path::new(name).extension().is_none_or(|ending| ending != "tmp")).collect()
+    }
+
+    fn act(&self) -> io::Result<()> {
+        match self.acts_left.get() {
+            Some(0) => Err(io::Error::other("the machine has crashed")),
+            Some(left) => {
+                self.acts_left.set(Some(left - 1));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl System for Memory {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_unix_seconds(NOW + self.later.get())
+    }
+
+    /// Bytes that look random enough for keys, and are the same every time.
+    fn random(&self, buffer: &mut [u8]) -> io::Result<()> {
+        for byte in buffer {
+            let next = self
+                .drawn
+                .get()
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            self.drawn.set(next);
+            *byte = (next >> 56) as u8;
+        }
+        Ok(())
+    }
+
+    fn variable(&self, name: &str) -> Result<Option<SecretText>, NotText> {
+        Ok(self.variables.get(name).map(SecretText::new))
+    }
+
+    fn read_stdin(&self, limit: usize) -> Result<Zeroizing<Vec<u8>>, Unreadable> {
+        match self.stdin.len() {
+            len if len > limit => Err(Unreadable::TooLarge(len as u64)),
+            _ => Ok(Zeroizing::new(self.stdin.clone())),
+        }
+    }
+
+    fn read(&self, path: &Path, limit: usize, _: Links) -> Result<Contents, Unreadable> {
+        if self.directories.borrow().contains(path) {
+            return Err(Unreadable::NotAFile("a directory"));
+        }
+        let files = self.files.borrow();
+        let bytes = files.get(path).ok_or_else(|| Unreadable::Os(ErrorKind::NotFound.into()))?;
+        if bytes.len() > limit {
+            return Err(Unreadable::TooLarge(bytes.len() as u64));
+        }
+        let open_to_others = self.open.borrow().contains(path);
+        Ok(Contents { bytes: Zeroizing::new(bytes.clone()), open_to_others })
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.files.borrow().contains_key(path) || self.directories.borrow().contains(path))
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        if self.exists(path)? { Ok(path.to_owned()) } else { Err(ErrorKind::NotFound.into()) }
+    }
+
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
+        self.act()?;
+        self.directories.borrow_mut().extend(path.ancestors().map(Path::to_owned));
+        Ok(())
+    }
+
+    fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.act()?;
+        if self.exists(path)? {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        self.files.borrow_mut().insert(path.to_owned(), bytes.to_vec());
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.act()?;
+        if self.exists(to)? {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        let bytes = self.files.borrow().get(from).cloned().ok_or(ErrorKind::NotFound)?;
+        self.files.borrow_mut().insert(to.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.act()?;
+        let bytes = self.files.borrow_mut().remove(from).ok_or(ErrorKind::NotFound)?;
+        self.files.borrow_mut().insert(to.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.act()?;
+        self.files.borrow_mut().remove(path).map(|_| ()).ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn sync_directory(&self, _: &Path) -> io::Result<()> {
+        self.act()
+    }
+}

@@ -1,0 +1,45 @@
+//! `ichor secrets new`: the secrets of a new cluster.
+//!
+//! 1. [`Store::of`]: where they are to be kept;
+//! 2. [`Store::refuse_to_write`]: a cluster that has secrets keeps them, and nothing that is to be encrypted is
+//!    written in plain;
+//! 3. [`Bundle::generate`]: all keys, certificates and tokens, from the machine's randomness;
+//! 4. [`Store::keep`]: the record first, then the bundle, which is never written over another one.
+
+use std::path::PathBuf;
+
+use ichor_machineconfig::{
+    pki::{PkiError, RsaKey},
+    secrets::Bundle,
+};
+use ichor_model::{Code, Finding};
+
+use crate::{Halt, Site, System, entropy::Draws, halt::only, store::Store};
+
+/// What was made.
+#[derive(Debug)]
+pub struct New {
+    /// Where the bundle is kept.
+    pub path: PathBuf,
+    /// The cluster's id for discovery.
+    pub cluster_id: String,
+}
+
+/// Makes the secrets of a new cluster. The RSA key takes seconds, so the caller may have begun with it.
+pub fn new(
+    system: &dyn System,
+    site: Site<'_>,
+    rsa: impl FnOnce() -> Result<RsaKey, PkiError>,
+) -> Result<New, Halt> {
+    let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
+    store.refuse_to_write(system)?;
+    let mut draws = Draws::new(system);
+    let made = rsa().and_then(|rsa| Bundle::generate(&mut draws, system.now(), rsa));
+    let bundle = draws.vouch(made).map_err(|error| Halt::failed(only(cannot_make(&error))))?;
+    store.keep(system, bundle.to_secrets_yaml().expose().as_bytes(), site.desired.cluster.contract)?;
+    Ok(New { path: store.bundle().to_owned(), cluster_id: bundle.cluster_id })
+}
+
+fn cannot_make(error: &PkiError) -> Finding {
+    Finding::error(Code::CERTIFICATE, None, "the secrets cannot be made").because(error.to_string())
+}

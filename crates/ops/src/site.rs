@@ -1,0 +1,28 @@
+//! The cluster that a verb is about, and where its inventory lies.
+
+use std::path::{Path, PathBuf};
+
+use ichor_model::Desired;
+
+/// A resolved cluster and the place of its inventory.
+#[derive(Debug, Clone, Copy)]
+pub struct Site<'a> {
+    /// The cluster as it is to be.
+    pub desired: &'a Desired,
+    /// The directory of the inventory, which all paths in it are relative to.
+    pub directory: &'a Path,
+    /// The files of the inventory; none when it came from standard input.
+    pub files: &'a [PathBuf],
+}
+
+impl<'a> Site<'a> {
+    /// Returns a path of the inventory, as seen from the current directory.
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.directory.join(relative)
+    }
+
+    /// Returns the cluster's name.
+    pub fn name(&self) -> &'a str {
+        self.desired.cluster.name.as_str()
+    }
+}

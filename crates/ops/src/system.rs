@@ -1,0 +1,116 @@
+//! The machine that a verb runs on: time, randomness, environment and files, behind one trait.
+//!
+//! Verbs decide what is written and in which order; a [`System`] carries out one small act at a time. The
+//! real one is in the command line; tests have one in memory that can stop after any act.
+
+use std::{
+    fmt,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+};
+
+use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
+use zeroize::Zeroizing;
+
+/// What a verb may ask of the machine it runs on.
+pub trait System {
+    /// Returns the time.
+    fn now(&self) -> Timestamp;
+
+    /// Fills a buffer with random bytes.
+    fn random(&self, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Returns an environment variable; an error if it is not text.
+    fn variable(&self, name: &str) -> Result<Option<SecretText>, NotText>;
+
+    /// Reads standard input, at most `limit` bytes.
+    fn read_stdin(&self, limit: usize) -> Result<Zeroizing<Vec<u8>>, Unreadable>;
+
+    /// Reads a regular file of at most `limit` bytes.
+    fn read(&self, path: &Path, limit: usize, links: Links) -> Result<Contents, Unreadable>;
+
+    /// Whether there is anything of that name, a dangling link too.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Returns the one true name of something that exists.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// Makes a directory and those above it that are missing, for the owner alone.
+    fn make_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Writes a new file for the owner alone and waits until it is on disk. Fails if the name is taken.
+    fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Gives a file a second name. Fails if the name is taken.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Moves a file over another one, or to a new name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Waits until the names in a directory are on disk.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+}
+
+/// An environment variable whose bytes are not text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotText;
+
+/// Whether a symbolic link is followed when it is the last part of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// It is.
+    Follow,
+    /// It is not: the link is no file.
+    Refuse,
+}
+
+/// A file that was read.
+#[derive(Clone)]
+pub struct Contents {
+    /// Its bytes, which may be secret.
+    pub bytes: Zeroizing<Vec<u8>>,
+    /// Whether users other than the owner may read it.
+    pub open_to_others: bool,
+}
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Contents({} bytes)", self.bytes.len())
+    }
+}
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// The operating system refused, in its own words.
+    Os(io::Error),
+    /// It is something that may never end, or never begin.
+    NotAFile(&'static str),
+    /// It has more bytes than are read.
+    TooLarge(u64),
+}
+
+impl Unreadable {
+    /// Whether nothing of that name exists.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Os(error) if is_absence(error))
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Os(error) => error.fmt(f),
+            Self::NotAFile(kind) => write!(f, "it is {kind}, not a file"),
+            Self::TooLarge(bytes) => write!(f, "it has {bytes} bytes"),
+        }
+    }
+}
+
+/// Whether an error says that there is no such file.
+pub fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
