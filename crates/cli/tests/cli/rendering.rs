@@ -114,6 +114,11 @@ fn several_clusters_get_a_directory_each() {
             0
         );
     }
+    assert_eq!(
+        lab.run(&["-f", ".", "render", "--secrets", "given/secrets.txt"]).code,
+        3,
+        "one bundle for two"
+    );
     assert_eq!(lab.run(&["-f", ".", "render"]).code, 0);
     assert!(lab.path("rendered/a/talosconfig").exists() && lab.path("rendered/b/talosconfig").exists());
 }
