@@ -1,9 +1,9 @@
 //! `ichor talosconfig` and `ichor kubeconfig --offline`: access for people, made from the bundle alone.
 //!
-//! 1. [`endpoints`] or [`server`]: where the cluster is reached, as far as that is known;
+//! 1. [`endpoints`] or `server`: where the cluster is reached, as far as that is known;
 //! 2. a client certificate, signed by the bundle's authority;
 //! 3. the file that holds both;
-//! 4. [`write`]: to a file, if one is named, but never over something else.
+//! 4. [`write()`]: to a file, if one is named, but never over something else.
 
 use std::{net::IpAddr, path::Path, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Reading a secrets bundle: out of the store, a file, or standard input.
 //!
-//! 1. [`Input::read`] takes the bytes within a limit, and warns when others can read them too;
-//! 2. [`parse`] recognises what they are, and reads them, or says everything that is wrong, by line.
+//! 1. `Input::read` takes the bytes within a limit, and warns when others can read them too;
+//! 2. `parse` recognises what they are, and reads them, or says everything that is wrong, by line.
 
 use std::path::{Path, PathBuf};
 

@@ -2,9 +2,9 @@
 //!
 //! 1. [`bundle::of_cluster`]: the secrets, which must be there;
 //! 2. [`materials::gather`]: the files and secrets that the inventory names;
-//! 3. [`draw_up`]: every file of the cluster, in memory; all that is wrong is said at once;
-//! 4. [`look`]: what is in the directory already, and whose it is; files of others stop it all here;
-//! 5. [`carry_out`]: the list of what will be ours, then the files, then the list of what is.
+//! 3. `draw_up`: every file of the cluster, in memory; all that is wrong is said at once;
+//! 4. `look`: what is in the directory already, and whose it is; files of others stop it all here;
+//! 5. `carry_out`: the list of what will be ours, then the files, then the list of what is.
 //!
 //! The list holds the digests of what ichor wrote. While files are being written it holds the old and the
 //! new digest of each, so that a run that was stopped anywhere is simply run again.

@@ -79,7 +79,7 @@ impl Store {
             Err(why) => return Err(Box::new(bad_record(&path, &why.to_string()))),
         };
         let record: Record = serde_json::from_slice(&contents.bytes)
-            .map_err(|error| Box::new(bad_record(&path, &error.to_string())))?;
+            .map_err(|error| Box::new(bad_record(&path, &wrong_json(&error))))?;
         if record.schema != SCHEMA {
             let why = format!("its schema is {}, and this ichor reads {SCHEMA}", record.schema);
             return Err(Box::new(bad_record(&path, &why)));
@@ -194,6 +194,11 @@ pub fn unreadable(path: &str, why: &Unreadable) -> Finding {
     Finding::error(Code::UNREADABLE, None, format!("`{path}` cannot be read"))
         .because(why.to_string())
         .remedy(remedy)
+}
+
+/// Says where the JSON is wrong. What stands there is not repeated: the file lies beside secrets.
+fn wrong_json(error: &serde_json::Error) -> String {
+    format!("it is not what ichor wrote, from line {} column {} on", error.line(), error.column())
 }
 
 fn bad_record(path: &Path, why: &str) -> Finding {

@@ -25,13 +25,20 @@ pub fn create(system: &dyn System, path: &Path, bytes: &[u8]) -> io::Result<()> 
 
 /// Writes a file, over the one of that name if there is one. A link of that name is replaced, not followed.
 pub fn replace(system: &dyn System, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put(system, path, bytes)?;
+    system.sync_directory(directory_of(path))
+}
+
+/// Does the same without waiting for the directory: whoever writes many files waits once, at the end. Until
+/// then a crash may leave the old file, and still never half of the new one.
+pub fn put(system: &dyn System, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let stray = write_stray(system, path, bytes)?;
     if let Err(error) = system.rename(&stray, path) {
         // The reason why it could not be moved is worth more than the reason why it could not be removed.
         let _ = system.remove(&stray);
         return Err(error);
     }
-    system.sync_directory(directory_of(path))
+    Ok(())
 }
 
 fn write_stray(system: &dyn System, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {

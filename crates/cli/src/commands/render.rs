@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use ichor_model::{Code, Finding, Findings};
 use ichor_ops::render::{self, Drawn, Request};
 
 use super::session::{Gate, Session, exit_of};
@@ -25,6 +26,9 @@ pub fn run(args: &Render, global: &Global, terminal: &Terminal) -> Result<Exit, 
         Gate::Closed(exit) => return Ok(exit),
     };
     let several = session.count() > 1;
+    if several && args.secrets.is_some() {
+        return session.close(Findings::from_iter([one_bundle_for_several()]), Exit::InvalidInput);
+    }
     let drawn = session.with_all(|site, sources| {
         let directory = if several { args.directory.join(site.name()) } else { args.directory.clone() };
         let request =
@@ -38,6 +42,11 @@ pub fn run(args: &Render, global: &Global, terminal: &Terminal) -> Result<Exit, 
         Gate::Closed(exit) => return Ok(exit),
     };
     write(&mut session, &drawn, terminal)
+}
+
+fn one_bundle_for_several() -> Finding {
+    Finding::error(Code::SHARED_SECRETS, None, "several clusters would share the secrets of `--secrets`")
+        .remedy("choose one with `--cluster NAME`")
 }
 
 fn write(

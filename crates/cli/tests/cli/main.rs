@@ -1,10 +1,13 @@
 //! The program as its users see it: stdout, stderr and exit code.
 
+mod canary;
 mod discovery;
 mod findings;
+mod rendering;
+mod secrets;
 mod verbs;
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf, sync::OnceLock, time::Duration};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -97,6 +100,25 @@ fn errors(report: &Value) -> Vec<&str> {
 fn clusters(report: &Value) -> Vec<&str> {
     let clusters = report["clusters"].as_array().expect("clusters");
     clusters.iter().map(|cluster| cluster["name"].as_str().unwrap_or("?")).collect()
+}
+
+/// The secrets of a cluster, made once for all tests by the program itself.
+fn bundle() -> &'static str {
+    static BUNDLE: OnceLock<String> = OnceLock::new();
+    BUNDLE.get_or_init(|| {
+        let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
+        let made = lab.run(&["secrets", "new"]);
+        assert_eq!(made.code, 0, "{}", made.stderr);
+        fs::read_to_string(lab.path(".ichor/a/secrets.yaml")).expect("secrets")
+    })
+}
+
+/// A lab with a cluster that has secrets.
+fn lab_with_secrets(inventory: &str) -> Lab {
+    let lab = Lab::new(&[("ichor.yaml", inventory), ("given/secrets.yaml", bundle())]);
+    let imported = lab.run(&["secrets", "import", "given/secrets.yaml"]);
+    assert_eq!(imported.code, 0, "{}", imported.stderr);
+    lab
 }
 
 /// What clusters of one site share.

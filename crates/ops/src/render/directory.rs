@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Component, Path},
+    path::{Component, Path, PathBuf},
 };
 
 use ichor_model::{Code, Finding, Findings};
@@ -169,23 +169,26 @@ pub fn carry_out(system: &dyn System, directory: &Path, files: &[File], seen: &S
     if to_write.is_empty() && done == seen.list {
         return Ok(());
     }
-    make_directories(system, directory, files)?;
+    let directories = directories_of(directory, files);
+    for path in &directories {
+        system.make_directory(path).map_err(|error| Halt::unwritable(path, &error))?;
+    }
     write_list(system, directory, &both(&done, &seen.list))?;
     for file in to_write {
         let path = directory.join(&file.path);
-        whole::replace(system, &path, file.content.expose().as_bytes())
+        whole::put(system, &path, file.content.expose().as_bytes())
             .map_err(|error| Halt::unwritable(&path, &error))?;
+    }
+    // The list may forget the old files only once the new ones are on disk.
+    for path in &directories {
+        system.sync_directory(path).map_err(|error| Halt::unwritable(path, &error))?;
     }
     write_list(system, directory, &done)
 }
 
-fn make_directories(system: &dyn System, directory: &Path, files: &[File]) -> Result<(), Halt> {
+fn directories_of(directory: &Path, files: &[File]) -> BTreeSet<PathBuf> {
     let paths = files.iter().map(|file| directory.join(&file.path));
-    let parents: BTreeSet<_> = paths.filter_map(|path| path.parent().map(Path::to_owned)).collect();
-    for parent in parents {
-        system.make_directory(&parent).map_err(|error| Halt::unwritable(&parent, &error))?;
-    }
-    Ok(())
+    paths.filter_map(|path| path.parent().map(Path::to_owned)).collect()
 }
 
 fn write_list(system: &dyn System, directory: &Path, list: &List) -> Result<(), Halt> {

@@ -1,0 +1,216 @@
+//! No secret reaches a terminal: every verb runs with secrets that can be recognised, in good and in broken
+//! surroundings, and everything it says is searched.
+
+use std::{collections::BTreeSet, fs};
+
+use super::{Lab, Outcome, bundle, whole};
+
+const TOKEN: &str = "canary.canarycanary0001";
+const TRUSTD: &str = "canary-of-trustd";
+/// Base64 of `canary-of-the-cluster-secret-01!`, 32 bytes.
+const CLUSTER: &str = "Y2FuYXJ5LW9mLXRoZS1jbHVzdGVyLXNlY3JldC0wMSE=";
+const SERVICE: &str = "canary-of-extension-service";
+const REGISTRY: &str = "canary-of-registry-password";
+const RECORD: &str = ".ichor/a/cluster.json";
+const PATCH: &str = "canary-in-patch";
+
+/// Verbs that read neither an inventory nor secrets; once is enough for them.
+const OTHERS: [&str; 4] = ["schema", "explain", "completions", "man"];
+/// Verbs whose purpose is to give secrets, to standard output alone.
+const GIVERS: [&str; 3] = ["secrets export", "talosconfig", "kubeconfig"];
+
+const SERVICES: &str = "\
+os:
+  extension_services: {vpn: {environment: {KEY: {env: CANARY_SERVICE}}}}
+  registries: {registry.lab.example: {username: me, password: {file: password}}}
+patches: [patch.yaml]
+";
+
+const ALL_WELL: &str = "all is well";
+
+/// The bundle with secrets that can be recognised.
+fn canaries() -> String {
+    let lines = bundle().lines().map(|line| {
+        let (key, _) = line.split_once(": ").unwrap_or((line, ""));
+        match key.trim() {
+            "bootstraptoken" => format!("{key}: {TOKEN}"),
+            "token" => format!("{key}: {TRUSTD}"),
+            "secret" | "secretboxencryptionsecret" => format!("{key}: {CLUSTER}"),
+            _ => line.to_owned(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// Everything that must not be seen: the canaries, and the keys of the bundle as they are written.
+fn forbidden() -> Vec<String> {
+    let words = [TOKEN, TRUSTD, CLUSTER, SERVICE, REGISTRY, PATCH, "PRIVATE KEY", "canary"];
+    let keys = bundle().lines().filter_map(|line| line.trim().strip_prefix("key: "));
+    // The first characters of each are the same for all keys of a kind.
+    let keys = keys.map(|key| key[60..100.min(key.len())].to_owned());
+    words.into_iter().map(str::to_owned).chain(keys).collect()
+}
+
+/// Every verb with arguments that make it do its work.
+fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
+    vec![
+        ("check", vec![]),
+        ("plan", vec!["--offline", "--explain"]),
+        ("secrets new", vec![]),
+        ("secrets import", vec!["canary.yaml"]),
+        ("secrets import", vec!["patch.yaml"]),
+        ("secrets import", vec!["password"]),
+        ("secrets export", vec![]),
+        ("secrets export", vec!["--out", "exported.yaml"]),
+        ("secrets show", vec![]),
+        ("render", vec![]),
+        ("render", vec!["--overwrite"]),
+        ("render", vec!["other", "--secrets", "canary.yaml"]),
+        ("talosconfig", vec![]),
+        ("talosconfig", vec!["--out", "t", "--secrets", "canary.yaml"]),
+        ("kubeconfig", vec!["--offline"]),
+        ("kubeconfig", vec!["--offline", "--out", "k"]),
+        ("kubeconfig", vec!["--offline", "--server", "nobody"]),
+        ("image id", vec![]),
+        ("schema", vec![]),
+        ("explain", vec![]),
+        ("completions", vec!["bash"]),
+        ("man", vec![]),
+    ]
+}
+
+/// Returns the names of all verbs that do something.
+fn verbs(command: &clap::Command, above: &str) -> BTreeSet<String> {
+    let below: Vec<&clap::Command> =
+        command.get_subcommands().filter(|verb| verb.get_name() != "help").collect();
+    if below.is_empty() {
+        return BTreeSet::from([above.trim().to_owned()]);
+    }
+    below.iter().flat_map(|verb| verbs(verb, &format!("{above} {}", verb.get_name()))).collect()
+}
+
+#[test]
+fn every_verb_is_searched() {
+    let searched: BTreeSet<String> = runs().into_iter().map(|(verb, _)| verb.to_owned()).collect();
+    assert_eq!(searched, verbs(&ichor::command(), ""), "a verb is missing in `runs`");
+}
+
+/// A cluster with canaries in all places, and one file in another state.
+fn lab(file: &str, content: &[u8]) -> Lab {
+    let lab = Lab::new(&[
+        ("ichor.yaml", &format!("{}{SERVICES}", whole("a"))),
+        ("canary.yaml", &canaries()),
+        (".ichor/a/secrets.yaml", &canaries()),
+        (RECORD, "{\"schema\": 1, \"contract\": \"1.13\"}"),
+        ("password", &format!("{REGISTRY}\n")),
+        ("patch.yaml", &format!("machine:\n  env:\n    TOKEN: {PATCH}\n")),
+    ]);
+    if !file.is_empty() {
+        lab.write(file, content);
+    }
+    lab
+}
+
+fn search(lab: &Lab, about: &str) -> Vec<i32> {
+    let forbidden = forbidden();
+    // A record that is broken stops every verb, and rightly so.
+    assert!(lab.run(&["check"]).code == 0 || about == RECORD, "{about}: the inventory is not valid");
+    let mut codes = Vec::new();
+    let is_needed = |verb: &str| about == ALL_WELL || !OTHERS.contains(&verb);
+    for (verb, rest) in runs().into_iter().filter(|(verb, _)| is_needed(verb)) {
+        for form in ["table", "json", "yaml"] {
+            let mut arguments: Vec<&str> = verb.split(' ').collect();
+            arguments.extend(&rest);
+            arguments.extend(["-o", form]);
+            let mut command = lab.command(&arguments);
+            command.env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full").env("CANARY_SERVICE", SERVICE);
+            let Outcome { code, stdout, stderr } = Outcome::of(&mut command);
+            let gives = GIVERS.contains(&verb) && !rest.contains(&"--out") && code == 0;
+            for secret in &forbidden {
+                // The name of a file or variable in the messages is not its content.
+                let clean = |text: &str| text.replace("canary.yaml", "").replace("CANARY_SERVICE", "");
+                assert!(!clean(&stderr).contains(secret), "{about}: {arguments:?} tells {secret}:\n{stderr}");
+                let shows = clean(&stdout).contains(secret);
+                assert!(gives || !shows, "{about}: {arguments:?} shows {secret}:\n{stdout}");
+            }
+            assert!(!stderr.contains("panicked"), "{about}: {arguments:?}\n{stderr}");
+            codes.push(code);
+        }
+    }
+    codes
+}
+
+#[test]
+fn nothing_is_told_when_all_is_well() {
+    let lab = lab("", b"");
+    let codes = search(&lab, ALL_WELL);
+    assert!(codes.iter().filter(|code| **code == 0).count() > 40, "{codes:?}");
+    // The canaries are where they belong, so the search could have found them.
+    let config = fs::read_to_string(lab.path("rendered/machines/cp-1.yaml")).expect("a config");
+    for secret in [TOKEN, TRUSTD, SERVICE, REGISTRY, PATCH] {
+        assert!(config.contains(secret), "{secret}");
+    }
+    let exported = fs::read_to_string(lab.path("exported.yaml")).expect("an export");
+    assert!(exported.contains(CLUSTER) && forbidden().iter().any(|secret| exported.contains(secret)));
+}
+
+#[test]
+fn nothing_is_told_of_broken_bundles() {
+    let good = canaries();
+    let key = good.lines().find_map(|line| line.trim().strip_prefix("key: ")).expect("a key");
+    for (about, content) in [
+        ("cut off", good[..good.len() / 2].to_owned()),
+        ("not YAML", good.replace("secrets:", "secrets: [")),
+        ("a token of another kind", good.replace(TOKEN, "canary canary")),
+        ("an unclosed quote", good.replace(TOKEN, "\"canary")),
+        ("a key that is none", good.replace(key, &key[..key.len() - 20])),
+        ("a key that stands in plain", good.replace(key, "-----BEGIN EC PRIVATE KEY-----")),
+        ("a list for a token", good.replace(TRUSTD, &format!("[{TRUSTD}]"))),
+        ("a key twice", format!("{good}trustdinfo:\n    token: {TRUSTD}\n")),
+        ("an unknown key", format!("{good}more: {TOKEN}\n")),
+        ("a tag", good.replace(TOKEN, &format!("!{TOKEN} x"))),
+        ("an alias", good.replace(TOKEN, "*canary")),
+        ("a secret as a key", format!("{TOKEN}\n")),
+    ] {
+        let lab = lab("canary.yaml", content.as_bytes());
+        lab.write(".ichor/a/secrets.yaml", &content);
+        search(&lab, about);
+    }
+}
+
+#[test]
+fn nothing_is_told_of_broken_patches() {
+    for content in [
+        format!("machine:\n  env:\n    TOKEN: \"{PATCH}\n"),
+        format!("machine:\n  env:\n    TOKEN: [{PATCH}]\n"),
+        format!("machine: {PATCH}\n"),
+        format!("machine:\n  token: [{PATCH}]\n"),
+        format!("machine:\n  ca: {{crt: {PATCH}, key: {PATCH}}}\n"),
+        format!("cluster:\n  secret: {PATCH}\n  token: {PATCH}\n"),
+        format!("cluster:\n  secretboxEncryptionSecret: {{a: {PATCH}}}\n"),
+        format!("machine:\n  registries:\n    config:\n      x:\n        auth: {{password: [{PATCH}]}}\n"),
+        format!("machine:\n  registries:\n    config:\n      x:\n        auth: {PATCH}\n"),
+        format!("apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: vpn\nenvironment: KEY={PATCH}\n"),
+        format!("apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: vpn\nenvironment: [{PATCH}]\n"),
+        format!(
+            "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: vpn\nconfigFiles: [{{content: {PATCH}}}]\n"
+        ),
+        format!("- op: add\n  path: /machine/token\n  value: {PATCH}\n"),
+        format!("{PATCH}\n"),
+    ] {
+        let lab = lab("patch.yaml", content.as_bytes());
+        search(&lab, &content);
+    }
+}
+
+#[test]
+fn nothing_is_told_of_other_broken_files() {
+    for (file, content) in [
+        ("password", &b""[..]),
+        ("password", b"\xffcanary-of-registry-password"),
+        (RECORD, b"{\"canary-of-trustd\": 1}"),
+        ("rendered/secrets.yaml", b"canary-of-trustd"),
+    ] {
+        search(&lab(file, content), file);
+    }
+}
