@@ -255,7 +255,8 @@ for minor in $TALOS_MINORS; do
     row "talos-1.$minor" ichor-generates-alike 1 ichor_generates "$minor"
     row "talos-1.$minor" ichor-patches-alike 1 ichor_patches "$minor"
     row "talos-1.$minor" ichor-validates-alike 1 ichor_validates "$minor"
-    row "talos-1.$minor" ichor-goldens-validate 1 ichor_goldens_validate "$minor"
+    # The oldest golden config of a whole machine is one of 1.9.
+    [ "$minor" -lt 9 ] || row "talos-1.$minor" ichor-goldens-validate 1 ichor_goldens_validate "$minor"
     row "talos-1.$minor" ichor-secrets-are-read 1 ichor_makes_secrets "$minor"
     row "talos-1.$minor" ichor-imports-real-secrets 1 ichor_imports_secrets "$minor"
     row "talos-1.$minor" ichor-talosconfig-is-accepted 1 ichor_talosconfig_is_accepted "$minor"
