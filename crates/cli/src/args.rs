@@ -82,7 +82,8 @@ pub struct Global {
     ///
     /// As JSON and YAML, `plan` gives the clusters, each with what is to be said about it under
     /// `findings`, if there is anything. When an error stands in the way it gives the report of
-    /// `check` instead, and exit code 3.
+    /// `check` instead, and exit code 3. `secrets export`, `talosconfig` and `kubeconfig` print a file, which is
+    /// YAML; as JSON they print the same document.
     #[arg(
         short,
         long,
@@ -189,6 +190,18 @@ mod tests {
                     assert!(flag.get_env().is_some(), "{} --{name}", verb.get_name());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_variable_means_the_same_to_every_verb_that_reads_it() {
+        /// Those that several verbs read, because they ask for the same thing.
+        const SHARED: [&str; 2] = ["ICHOR_OFFLINE", "ICHOR_SECRETS"];
+        let command = Cli::command();
+        let own = with_verbs_below(&command).into_iter().flat_map(clap::Command::get_arguments);
+        let names: Vec<&str> = own.filter_map(|flag| flag.get_env()?.to_str()).collect();
+        for name in names.iter().filter(|name| !SHARED.contains(name)) {
+            assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name}");
         }
     }
 

@@ -3,13 +3,10 @@
 //! A cluster that was made keeps the contract it was made with, so its record is asked before it counts
 //! as resolved.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use ichor_model::{ClusterName, Code, Desired, Finding, Findings, Span, World};
-use ichor_ops::{Site, store::Store};
+use ichor_ops::{Origin, Site, contract, shared};
 use ichor_plan::Resolution;
 use ichor_spec::{Inventory, Sources, yaml};
 
@@ -19,9 +16,6 @@ use crate::{
     render::text,
 };
 
-/// Most cluster names that a message lists.
-const MAX_NAMES: usize = 12;
-
 /// The clusters that were asked for, and everything that is wrong with them.
 #[derive(Debug)]
 pub struct Clusters {
@@ -29,6 +23,8 @@ pub struct Clusters {
     pub sources: Sources,
     /// The clusters, in the order of their files.
     pub list: Vec<Cluster>,
+    /// Whether there were several before one was chosen.
+    pub are_several: bool,
     /// Everything found, in the order of the files.
     pub findings: Findings,
 }
@@ -44,6 +40,8 @@ pub struct Cluster {
     pub paths: Vec<PathBuf>,
     /// The directory that paths in the inventory are relative to.
     pub directory: PathBuf,
+    /// Where its machine-config contract is from.
+    pub contract: Origin,
     /// What came of its inventory; nothing, when there is an error in it.
     pub resolution: Option<Resolution>,
 }
@@ -56,7 +54,8 @@ impl Cluster {
 
     /// Returns the cluster as verbs see it, unless there is an error in its inventory.
     pub fn site(&self) -> Option<Site<'_>> {
-        self.desired().map(|desired| Site { desired, directory: &self.directory, files: &self.paths })
+        let (directory, files, contract) = (&self.directory, &self.paths, self.contract);
+        self.desired().map(|desired| Site { desired, directory, files, contract })
     }
 }
 
@@ -72,6 +71,7 @@ pub fn load(path: Option<&Path>, chosen: Option<&str>, world: &World) -> Cluster
     let Found { sources, inventories, mut findings } = inventory_files::find(path);
     let mut candidates: Vec<Candidate> =
         inventories.into_iter().map(|files| Candidate::load(files, &sources)).collect();
+    let are_several = candidates.len() > 1;
     if let Some(name) = chosen.filter(|_| !candidates.is_empty()) {
         findings.extend(choose(&mut candidates, name));
     }
@@ -81,37 +81,14 @@ pub fn load(path: Option<&Path>, chosen: Option<&str>, world: &World) -> Cluster
         list.push(cluster);
         findings.extend(found);
     }
-    let mut clusters = Clusters { sources, list, findings };
+    let mut clusters = Clusters { sources, list, are_several, findings };
     let together = ichor_plan::check_together(&clusters.resolved().collect::<Vec<_>>());
     clusters.findings.extend(together);
-    clusters.findings.extend(shared_secrets(&clusters.list));
+    let sites = clusters.list.iter().filter_map(Cluster::site);
+    let shared = shared::by_place(&OperatingSystem, sites);
+    clusters.findings.extend(shared);
     clusters.findings = hide_private_lines(&clusters.sources, &clusters.findings).sorted();
     clusters
-}
-
-/// Finds clusters that keep their secrets in one file.
-fn shared_secrets(clusters: &[Cluster]) -> Findings {
-    let mut owners: BTreeMap<PathBuf, &str> = BTreeMap::new();
-    let mut findings = Findings::new();
-    for site in clusters.iter().filter_map(Cluster::site) {
-        let Ok(store) = Store::of(site) else { continue };
-        if let Some(other) = owners.insert(one_name(store.bundle()), site.name()) {
-            let message = format!("clusters `{other}` and `{}` share their secrets", site.name());
-            let finding = Finding::error(Code::SHARED_SECRETS, None, message)
-                .because(format!("both have them in `{}`", store.bundle().display()));
-            findings.push(finding.remedy("give each cluster a `secrets.file` of its own, or leave it out"));
-        }
-    }
-    findings
-}
-
-/// Returns one name for a file that may not be there, whichever way leads to its directory.
-fn one_name(path: &Path) -> PathBuf {
-    let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
-    match (directory, path.file_name()) {
-        (Some(directory), Some(name)) => directory.join(name),
-        _ => path.to_owned(),
-    }
 }
 
 /// Keeps lines with secrets out of sight of all findings. The other places of a private finding are
@@ -154,42 +131,18 @@ impl Candidate {
     fn resolve(mut self, world: &World) -> (Cluster, Findings) {
         let name = self.name().cloned();
         let loaded_well = !self.findings.has_errors();
-        let (resolution, record) = match &self.inventory {
-            Some(inventory) => resolve_as_made(inventory, &self.files, world),
-            None => (None, None),
-        };
-        if let Some(finding) = record {
-            self.findings.push(finding);
-        }
-        if let Some(resolution) = &resolution {
-            self.findings.extend(resolution.findings.clone());
-        }
+        let place = (self.files.directory.as_path(), self.files.paths.as_slice());
+        let made = self.inventory.as_ref().map(|it| contract::resolve(&OperatingSystem, it, place, world));
+        let contract = made.as_ref().map_or(Origin::Assumed, |made| made.contract);
+        let resolution = made.map(|made| {
+            self.findings.extend(made.findings);
+            self.findings.extend(made.resolution.findings.clone());
+            made.resolution
+        });
         let findings = self.findings.iter().map(|finding| say_where(finding, &self.files)).collect();
         let resolution = resolution.filter(|_| loaded_well);
         let InventoryFiles { names, paths, directory, .. } = self.files;
-        (Cluster { name, files: names, paths, directory, resolution }, findings)
-    }
-}
-
-/// Resolves an inventory with the contract that the cluster was made with. Where that is recorded only the
-/// resolved inventory says, so a record that changes something is followed by a second look.
-fn resolve_as_made(
-    inventory: &Inventory,
-    files: &InventoryFiles,
-    world: &World,
-) -> (Option<Resolution>, Option<Finding>) {
-    let first = ichor_plan::resolve(inventory, world);
-    let recorded = first.desired.as_ref().map_or(Ok(None), |desired| {
-        let site = Site { desired, directory: &files.directory, files: &files.paths };
-        Store::of(site).map_or(Ok(None), |store| store.contract(&OperatingSystem))
-    });
-    match recorded {
-        Err(finding) => (Some(first), Some(*finding)),
-        Ok(None) => (Some(first), None),
-        Ok(contract) if contract == first.desired.as_ref().map(|desired| desired.cluster.contract) => {
-            (Some(first), None)
-        }
-        Ok(contract) => (Some(ichor_plan::resolve(inventory, &World { contract, ..world.clone() })), None),
+        (Cluster { name, files: names, paths, directory, contract, resolution }, findings)
     }
 }
 
@@ -215,7 +168,7 @@ fn choose(candidates: &mut Vec<Candidate>, wanted: &str) -> Findings {
     let finding = match names.len() {
         0 => finding.because("no cluster has a name that can be read"),
         1 => finding.because(format!("there is {}", names[0])),
-        _ => finding.because(format!("there are {}", text::list_some(&names, MAX_NAMES))),
+        _ => finding.because(format!("there are {}", text::list_some(&names, text::MAX_NAMES))),
     };
     Findings::from_iter([finding.remedy("choose one of these with `--cluster`, or leave it out for all")])
 }

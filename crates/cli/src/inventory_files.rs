@@ -13,6 +13,7 @@ use std::{
 };
 
 use ichor_model::{Code, Finding, Findings, SourceId, Span};
+use ichor_ops::place::quoted;
 use ichor_spec::{Layers, Sources, yaml};
 
 use self::locate::FileSet;
@@ -155,7 +156,7 @@ fn unreadable(path: &Path, at: Option<Span>, why: &Unreadable) -> Finding {
     let remedy = match why {
         Unreadable::NotAFile(_) => "write the inventory to a file, and name that".to_owned(),
         Unreadable::Os(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            format!("give yourself access: `chmod u+r {}`", shown(path))
+            format!("give yourself access: `chmod u+r {}`", quoted(path))
         }
         why if why.is_missing() => "check the path".to_owned(),
         _ => "check the file and the disk it is on".to_owned(),

@@ -1,14 +1,15 @@
 //! The machine that ichor runs on, as the verbs see it.
 
 use std::{
-    fs::{self, DirBuilder, File, Metadata, OpenOptions},
+    ffi::OsString,
+    fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
 
 use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
-use ichor_ops::system::{Contents, Links, NotText, System, Unreadable};
+use ichor_ops::system::{Contents, Entry, Links, Lock, NotAFile, NotText, Openness, System, Unreadable};
 use zeroize::Zeroizing;
 
 use crate::files;
@@ -34,7 +35,7 @@ impl System for OperatingSystem {
         if name.is_empty() || name.contains(['=', '\0']) {
             return Ok(None);
         }
-        match std::env::var_os(name).map(std::ffi::OsString::into_string) {
+        match std::env::var_os(name).map(OsString::into_string) {
             None => Ok(None),
             Some(Ok(value)) => Ok(Some(SecretText::new(value))),
             Some(Err(_)) => Err(NotText),
@@ -54,12 +55,25 @@ impl System for OperatingSystem {
         Ok(Contents { bytes, open_to_others: is_open_to_others(&metadata) })
     }
 
-    fn exists(&self, path: &Path) -> io::Result<bool> {
+    fn read_given(&self, path: &Path, limit: usize) -> Result<Contents, Unreadable> {
+        let bytes = files::read_given(path, limit).map(Zeroizing::new)?;
+        // A pipe has ended with its reader, and only files lie open.
+        let open_to_others = fs::metadata(path).is_ok_and(|it| it.is_file() && is_open_to_others(&it));
+        Ok(Contents { bytes, open_to_others })
+    }
+
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
         match fs::symlink_metadata(path) {
-            Ok(_) => Ok(true),
-            Err(error) if files::is_absence(&error) => Ok(false),
+            Ok(metadata) if metadata.is_symlink() => Ok(Some(Entry::Link)),
+            Ok(metadata) if metadata.is_dir() => Ok(Some(Entry::Directory(openness(&metadata)))),
+            Ok(_) => Ok(Some(Entry::Other)),
+            Err(error) if files::is_absence(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    fn names(&self, path: &Path, limit: usize) -> io::Result<Vec<OsString>> {
+        fs::read_dir(path)?.take(limit).map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
@@ -72,6 +86,37 @@ impl System for OperatingSystem {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(path)
+    }
+
+    #[cfg(unix)]
+    fn close(&self, path: &Path) -> io::Result<()> {
+        let owner_alone = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(path, owner_alone)
+    }
+
+    #[cfg(not(unix))]
+    fn close(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The directory itself is locked, so nothing is left behind when the run ends, however it ends.
+    #[cfg(unix)]
+    fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
+        let directory = File::open(path)?;
+        match directory.try_lock() {
+            Ok(()) => Ok(Some(Lock::new(directory))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            // Some network file systems know no locks; there two runs at once are the user's to avoid.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                Ok(Some(Lock::new(())))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn lock(&self, _: &Path) -> io::Result<Option<Lock>> {
+        Ok(Some(Lock::new(())))
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -115,7 +160,7 @@ fn read_itself(path: &Path, limit: usize) -> Result<Contents, Unreadable> {
     let file = File::open(path).map_err(Unreadable::Os)?;
     let opened = file.metadata().map_err(Unreadable::Os)?;
     if !is_same(&named, &opened) {
-        return Err(Unreadable::NotAFile("a symbolic link"));
+        return Err(Unreadable::NotAFile(NotAFile::Link));
     }
     if opened.len() > limit as u64 {
         return Err(Unreadable::TooLarge(opened.len()));
@@ -139,6 +184,21 @@ fn is_same(a: &Metadata, b: &Metadata) -> bool {
 fn is_open_to_others(metadata: &Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt;
     metadata.permissions().mode() & 0o077 != 0
+}
+
+#[cfg(unix)]
+fn openness(metadata: &Metadata) -> Openness {
+    use std::os::unix::fs::PermissionsExt;
+    match metadata.permissions().mode() {
+        mode if mode & 0o022 != 0 => Openness::Writable,
+        mode if mode & 0o077 != 0 => Openness::Readable,
+        _ => Openness::Closed,
+    }
+}
+
+#[cfg(not(unix))]
+const fn openness(_: &Metadata) -> Openness {
+    Openness::Closed
 }
 
 #[cfg(not(unix))]
@@ -177,11 +237,35 @@ mod tests {
         symlink(&file, &link).expect("link");
         assert!(OperatingSystem.read(&link, 10, Links::Follow).is_ok());
         let refused = OperatingSystem.read(&link, 10, Links::Refuse);
-        assert!(matches!(refused, Err(Unreadable::NotAFile("a symbolic link"))), "{refused:?}");
+        assert!(matches!(refused, Err(Unreadable::NotAFile(NotAFile::Link))), "{refused:?}");
         assert!(matches!(OperatingSystem.read(&file, 0, Links::Refuse), Err(Unreadable::TooLarge(1))));
         symlink("loop", root.path().join("loop")).expect("link");
         assert!(OperatingSystem.read(&root.path().join("loop"), 10, Links::Follow).is_err());
         assert!(OperatingSystem.exists(&root.path().join("loop")).expect("asked"));
+    }
+
+    #[test]
+    fn directories_are_told_apart_by_who_may_enter_and_closed() {
+        let root = tempfile::tempdir().expect("directory");
+        for (mode, open) in
+            [(0o700, Openness::Closed), (0o755, Openness::Readable), (0o770, Openness::Writable)]
+        {
+            fs::set_permissions(root.path(), fs::Permissions::from_mode(mode)).expect("mode");
+            let entry = OperatingSystem.entry(root.path()).expect("asked");
+            assert_eq!(entry, Some(Entry::Directory(open)), "{mode:o}");
+        }
+        OperatingSystem.close(root.path()).expect("closed");
+        assert_eq!(mode(root.path()), 0o700);
+    }
+
+    #[test]
+    fn one_run_at_a_time_is_in_a_directory() {
+        let root = tempfile::tempdir().expect("directory");
+        let lock = OperatingSystem.lock(root.path()).expect("asked");
+        assert!(lock.is_some());
+        assert!(OperatingSystem.lock(root.path()).expect("asked").is_none());
+        drop(lock);
+        assert!(OperatingSystem.lock(root.path()).expect("asked").is_some());
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Everything that is shown: text and tables for people, JSON and YAML for programs.
 
 pub mod document;
+pub mod envelope;
 pub mod excerpt;
 pub mod failure;
 pub mod findings;
 pub mod findings_json;
 #[cfg(test)]
 pub mod fixture;
+pub mod given;
 pub mod graph;
 pub mod headcount;
 pub mod hosts;

@@ -5,13 +5,15 @@
 //! 3. the file that holds both;
 //! 4. [`write()`]: to a file, if one is named, but never over something else.
 
+mod holders;
+
 use std::{net::IpAddr, path::Path, time::Duration};
 
 use ichor_machineconfig::{
     kubeconfig,
-    pki::{Client, PkiError, TalosRole, Term, kubernetes_admin, talos_client},
+    pki::{Client, PkiError, TalosRole, Term, Timestamp, kubernetes_admin, talos_client},
     secrets::{Bundle, SecretText},
-    talosconfig::{self, Talosconfig},
+    talosconfig,
 };
 use ichor_model::{
     Code, Desired, Finding, Findings, Span,
@@ -19,11 +21,13 @@ use ichor_model::{
 };
 use ipnet::IpNet;
 
+use self::holders::would_lose;
 use crate::{
-    Halt, System,
+    Halt, Site, System,
     entropy::Draws,
     halt::only,
-    system::{Links, Unreadable},
+    place::Guard,
+    system::{Links, NotAFile, Unreadable},
     whole,
 };
 
@@ -31,6 +35,8 @@ use crate::{
 pub const KUBECONFIG_LIFETIME: Duration = Duration::from_hours(12);
 /// Largest file that is looked at before it is written over.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Most names that a message lists.
+const MOST_NAMES: usize = 9;
 /// The port of the API server on the machines themselves.
 const API_SERVER_PORT: u16 = 6443;
 
@@ -65,17 +71,47 @@ impl Server {
     }
 }
 
+/// Access that was made: a file, and what may be told about it.
+#[derive(Debug)]
+pub struct Made {
+    /// The file.
+    pub text: SecretText,
+    /// What it is.
+    pub kind: Kind,
+    /// When it ends; absent for a bundle, whose parts end each at its own time.
+    pub ends: Option<Timestamp>,
+    /// Where it leads: the endpoints of a talosconfig, or the server of a kubeconfig.
+    pub leads_to: Vec<String>,
+}
+
+/// Where a file goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// Its path.
+    pub path: &'a Path,
+    /// Whether something of others is written over.
+    pub overwrite: bool,
+    /// The bundle that was given, which must be kept.
+    pub given: Option<&'a Path>,
+}
+
 /// Makes a talosconfig. Control planes whose address nobody knows yet are left out with a warning.
 pub fn talosconfig(
     system: &dyn System,
     desired: &Desired,
     bundle: &Bundle,
     access: &TalosAccess,
-) -> Result<(SecretText, Findings), Halt> {
+) -> Result<(Made, Findings), Halt> {
     let (endpoints, findings) = endpoints(desired)?;
     let client = talos_client_of(system, bundle, access)?;
     let text = write_talosconfig(desired, bundle, &endpoints, &client)?;
-    Ok((text, findings))
+    let made = Made {
+        text,
+        kind: Kind::Talosconfig,
+        ends: Some(client.certificate.not_after()),
+        leads_to: endpoints.iter().map(ToString::to_string).collect(),
+    };
+    Ok((made, findings))
 }
 
 /// Makes the certificate of a client of the Talos API.
@@ -116,13 +152,13 @@ pub fn kubeconfig(
     bundle: &Bundle,
     to: &Server,
     lifetime: Duration,
-) -> Result<SecretText, Halt> {
+) -> Result<Made, Halt> {
     let server = server(desired, to).map_err(|finding| Halt::invalid(only(*finding)))?;
     let term = Term { now: system.now(), lifetime };
     let mut draws = Draws::new(system);
     let made = kubernetes_admin(&bundle.kubernetes, term, &mut draws);
     let client = draws.vouch(made).map_err(|error| Halt::invalid(only(no_certificate(&error))))?;
-    kubeconfig::render(&kubeconfig::Access {
+    let text = kubeconfig::render(&kubeconfig::Access {
         cluster: &desired.cluster.name,
         server: &server,
         authority: bundle.kubernetes.certificate(),
@@ -131,7 +167,9 @@ pub fn kubeconfig(
     .map_err(|problem| {
         let message = format!("`{server}` {}", problem.message);
         Halt::invalid(only(Finding::error(Code::BAD_URL, None, message).remedy(problem.remedy)))
-    })
+    })?;
+    let ends = Some(client.certificate.not_after());
+    Ok(Made { text, kind: Kind::Kubeconfig, ends, leads_to: vec![server] })
 }
 
 /// Returns the control planes' own addresses, with a warning for each that nobody knows yet. None at all
@@ -227,10 +265,11 @@ fn no_vip() -> Finding {
 }
 
 fn no_such_server(desired: &Desired, name: &str) -> Finding {
-    /// Most names that a message lists.
-    const MOST: usize = 9;
-    let names: Vec<String> =
-        desired.of_role(Role::ControlPlane).take(MOST).map(|machine| format!("`{}`", machine.name)).collect();
+    let names: Vec<String> = desired
+        .of_role(Role::ControlPlane)
+        .take(MOST_NAMES)
+        .map(|machine| format!("`{}`", machine.name))
+        .collect();
     let name = ichor_spec::yaml::show(name);
     Finding::error(Code::NO_SUCH_SERVER, None, format!("there is no control plane `{name}`"))
         .remedy(format!("choose `endpoint`, `vip`, or one of {}", names.join(", ")))
@@ -240,7 +279,7 @@ fn no_certificate(error: &PkiError) -> Finding {
     Finding::error(Code::CERTIFICATE, None, "the certificate cannot be made").because(error.to_string())
 }
 
-/// What a file that may be written over must be.
+/// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A talosconfig.
@@ -259,53 +298,37 @@ impl Kind {
             Self::Bundle => "secrets.yaml",
         }
     }
+}
 
-    /// Whether a file is of this kind, and as such made to be replaced.
-    fn is_kind_of(self, bytes: &[u8]) -> bool {
-        let Ok(text) = std::str::from_utf8(bytes) else { return false };
-        match self {
-            Self::Talosconfig => Talosconfig::parse(text).is_ok(),
-            Self::Kubeconfig => {
-                let has = |line: &str| text.lines().any(|other| other.trim_end() == line);
-                has("apiVersion: v1") && has("kind: Config")
+/// Writes a file for its owner alone. What is there is replaced without asking only if it gives access to
+/// this cluster and nothing else; `overwrite` replaces anything but what nobody could make again.
+pub fn write(system: &dyn System, site: Site<'_>, made: &Made, target: Target<'_>) -> Result<(), Halt> {
+    let Target { path, overwrite, given } = target;
+    let refuse = |finding: Finding| Err(Halt::refused(only(finding)));
+    if let Err(finding) = Guard::new(system, site, given).check_file(system, path) {
+        return refuse(*finding);
+    }
+    match system.read(path, MAX_BYTES, Links::Refuse) {
+        Err(why) if why.is_missing() => {}
+        Err(Unreadable::NotAFile(NotAFile::Directory)) => return refuse(is_a_directory(path)),
+        _ if overwrite => {}
+        Ok(contents) => {
+            if let Some(why) = would_lose(made, &contents.bytes) {
+                return refuse(not_ours(path, &why));
             }
-            Self::Bundle => false,
         }
+        Err(why) => return refuse(not_ours(path, &why.to_string())),
     }
+    whole::replace(system, path, made.text.expose().as_bytes())
+        .map_err(|error| Halt::unwritable(path, &error))
 }
 
-/// Writes a file for its owner alone. Something else of that name is kept, unless `overwrite` says so.
-pub fn write(
-    system: &dyn System,
-    path: &Path,
-    text: &SecretText,
-    kind: Kind,
-    overwrite: bool,
-) -> Result<(), Halt> {
-    let allowed = match system.read(path, MAX_BYTES, Links::Refuse) {
-        Err(why) if why.is_missing() => true,
-        Err(Unreadable::NotAFile("a directory")) => return Err(is_a_directory(path)),
-        Ok(contents) => overwrite || kind.is_kind_of(&contents.bytes),
-        Err(_) => overwrite,
-    };
-    if !allowed {
-        return Err(Halt::refused(only(not_ours(path, kind))));
-    }
-    whole::replace(system, path, text.expose().as_bytes()).map_err(|error| Halt::unwritable(path, &error))
+fn is_a_directory(path: &Path) -> Finding {
+    Finding::error(Code::NOT_OURS, None, format!("`{}` is a directory", path.display())).remedy("name a file")
 }
 
-fn is_a_directory(path: &Path) -> Halt {
-    let finding = Finding::error(Code::NOT_OURS, None, format!("`{}` is a directory", path.display()))
-        .remedy("name a file");
-    Halt::refused(only(finding))
-}
-
-fn not_ours(path: &Path, kind: Kind) -> Finding {
+fn not_ours(path: &Path, why: &str) -> Finding {
     let message = format!("`{}` is there already, and would be written over", path.display());
-    let finding = Finding::error(Code::NOT_OURS, None, message);
-    let finding = match kind {
-        Kind::Bundle => finding,
-        kind => finding.because(format!("it is not a {}", kind.word())),
-    };
+    let finding = Finding::error(Code::NOT_OURS, None, message).because(why);
     finding.remedy("name another file, or add `--overwrite`")
 }

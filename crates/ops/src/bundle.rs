@@ -3,26 +3,25 @@
 //! 1. `Input::read` takes the bytes within a limit, and warns when others can read them too;
 //! 2. `parse` recognises what they are, and reads them, or says everything that is wrong, by line.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use ichor_machineconfig::{
-    pki::Timestamp,
-    secrets::{Bundle, Flaws},
+    pki::{Authority, Timestamp},
+    secrets::{Bundle, Flaws, contracts_of},
 };
-use ichor_model::{Code, Finding, Findings, SourceId};
+use ichor_model::{Code, Finding, Findings, Minor, SourceId, Span};
 use ichor_spec::Sources;
 use zeroize::Zeroizing;
 
-use crate::{
-    Halt, Site, System,
-    halt::only,
-    masked, store,
-    store::Store,
-    system::{Links, Unreadable},
-};
+use crate::{Halt, Site, System, halt::only, masked, place, store, store::Store, system::Unreadable};
 
 /// Largest file that is read: machine configs with inline manifests may be long, bundles are not.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// An authority that ends within this time is worth a warning.
+const SOON: Duration = Duration::from_hours(90 * 24);
 
 /// Where a bundle comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +30,17 @@ pub enum Input {
     File(PathBuf),
     /// Standard input.
     Stdin,
+}
+
+/// Who signs something with a bundle: that authority must be valid, and the others may have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signer {
+    /// Nobody: it is looked at, or copied.
+    Nobody,
+    /// The authority of the Talos API.
+    Talos,
+    /// That of Kubernetes.
+    Kubernetes,
 }
 
 /// What a file with a bundle is.
@@ -61,6 +71,8 @@ pub struct Found {
     pub form: Form,
     /// Where it was read, as it is shown.
     pub shown: String,
+    /// The contracts whose shape it has, the first and the last, where it shows one.
+    pub contracts: Option<(Minor, Minor)>,
     /// Warnings.
     pub findings: Findings,
 }
@@ -83,7 +95,7 @@ impl Input {
         match self {
             Self::Stdin => system.read_stdin(MAX_BYTES).map(|bytes| (bytes, Findings::new())),
             Self::File(path) => {
-                let contents = system.read(path, MAX_BYTES, Links::Follow)?;
+                let contents = system.read_given(path, MAX_BYTES)?;
                 let open = contents.open_to_others.then(|| open_to_others(path));
                 Ok((contents.bytes, open.into_iter().collect()))
             }
@@ -96,28 +108,85 @@ pub fn of_cluster(
     system: &dyn System,
     site: Site<'_>,
     given: Option<&Path>,
+    signer: Signer,
     sources: &mut Sources,
 ) -> Result<Found, Halt> {
     if let Some(path) = given {
-        return read(system, &Input::of(path), sources);
+        return read(system, &Input::of(path), signer, sources);
     }
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
     match system.exists(store.bundle()) {
         Ok(false) => Err(Halt::invalid(only(store::no_secrets(store.bundle())))),
-        _ => read(system, &Input::File(store.bundle().to_owned()), sources),
+        _ => read(system, &Input::File(store.bundle().to_owned()), signer, sources),
     }
 }
 
 /// Reads a bundle, or says everything that is wrong with it.
-pub fn read(system: &dyn System, input: &Input, sources: &mut Sources) -> Result<Found, Halt> {
+pub fn read(
+    system: &dyn System,
+    input: &Input,
+    signer: Signer,
+    sources: &mut Sources,
+) -> Result<Found, Halt> {
     let shown = input.shown();
-    let (bytes, findings) =
-        input.read(system).map_err(|why| Halt::invalid(only(store::unreadable(&shown, &why))))?;
+    let (bytes, mut findings) =
+        input.read(system).map_err(|why| Halt::invalid(only(store::unreadable(&shown, &why, MAX_BYTES))))?;
     let source = masked::add(sources, shown.clone(), &bytes);
-    match parse(&bytes, system.now()) {
-        Ok((bundle, form)) => Ok(Found { bundle, form, shown, findings }),
-        Err(wrong) => Err(Halt::invalid(wrong.findings(sources, source, findings))),
+    let (bundle, form) = match parse(&bytes) {
+        Ok(parsed) => parsed,
+        Err(wrong) => return Err(Halt::invalid(wrong.findings(sources, source, findings))),
+    };
+    findings.extend(times(&bundle, signer, system.now(), masked::line(sources, source, None)));
+    if findings.has_errors() {
+        return Err(Halt::invalid(findings));
     }
+    let text = (form == Form::MachineConfig).then(|| String::from_utf8_lossy(&bytes));
+    let contracts = text.and_then(|text| contracts_of(&text));
+    Ok(Found { bundle, form, shown, contracts, findings })
+}
+
+/// Returns the authorities of a bundle, with what each is for.
+pub fn authorities(bundle: &Bundle) -> [(&'static str, &Authority); 4] {
+    [
+        ("Talos API", &bundle.os),
+        ("Kubernetes", &bundle.kubernetes),
+        ("aggregation layer", &bundle.aggregator),
+        ("etcd", &bundle.etcd),
+    ]
+}
+
+/// Finds authorities that are out of their time, or soon will be. Only the one that signs has to be in it.
+fn times(bundle: &Bundle, signer: Signer, now: Timestamp, at: Span) -> Findings {
+    let signs = match signer {
+        Signer::Nobody => None,
+        Signer::Talos => Some(&bundle.os),
+        Signer::Kubernetes => Some(&bundle.kubernetes),
+    };
+    let judge = |(name, authority): (&str, &Authority)| {
+        let certificate = authority.certificate();
+        let subject = format!("the certificate authority of the {name}");
+        match certificate.check_validity(now) {
+            Err(problem) if signs == Some(authority) => {
+                let message = format!("{subject} {}", problem.message);
+                Some(Finding::error(Code::BAD_BUNDLE, at, message).remedy(problem.remedy))
+            }
+            Err(problem) => {
+                let message = format!("{subject} {}", problem.message);
+                Some(Finding::warning(Code::AUTHORITY_ENDS, at, message).remedy(problem.remedy))
+            }
+            Ok(()) if now.plus(SOON) > certificate.not_after() => {
+                let message = format!("{subject} ends at {}", certificate.not_after());
+                let finding = Finding::warning(Code::AUTHORITY_ENDS, at, message);
+                Some(
+                    finding
+                        .because("nothing that it signed is accepted after that")
+                        .remedy("rotate it while it is valid"),
+                )
+            }
+            Ok(()) => None,
+        }
+    };
+    authorities(bundle).into_iter().filter_map(judge).collect()
 }
 
 /// Why bytes are no bundle.
@@ -159,16 +228,16 @@ impl Wrong {
     }
 }
 
-fn parse(bytes: &[u8], now: Timestamp) -> Result<(Bundle, Form), Wrong> {
+fn parse(bytes: &[u8]) -> Result<(Bundle, Form), Wrong> {
     let text = std::str::from_utf8(bytes).map_err(|_| Wrong::NotText)?;
     if let Some(tool) = encrypted_with(text) {
         return Err(Wrong::Encrypted(tool));
     }
     if is_machine_config(text) {
-        let bundle = Bundle::from_machine_config(text, now).map_err(Wrong::Flaws)?;
+        let bundle = Bundle::from_machine_config(text, None).map_err(Wrong::Flaws)?;
         return Ok((bundle, Form::MachineConfig));
     }
-    let bundle = Bundle::from_secrets_yaml(text, now).map_err(Wrong::Flaws)?;
+    let bundle = Bundle::from_secrets_yaml(text, None).map_err(Wrong::Flaws)?;
     Ok((bundle, Form::SecretsYaml))
 }
 
@@ -190,8 +259,7 @@ fn is_machine_config(text: &str) -> bool {
 }
 
 fn open_to_others(path: &Path) -> Finding {
-    let path = path.display();
-    Finding::warning(Code::OPEN_SECRETS, None, format!("others can read `{path}`"))
+    Finding::warning(Code::OPEN_SECRETS, None, format!("others can read `{}`", path.display()))
         .because("whoever reads it owns the cluster")
-        .remedy(format!("keep it to yourself:\n    chmod 600 {path}"))
+        .remedy(format!("keep it to yourself:\n    chmod 600 {}", place::quoted(path)))
 }

@@ -22,6 +22,10 @@ pub enum HaltKind {
     Refused,
     /// The machine that the verb runs on failed it.
     Failed,
+    /// The machine failed it between two files; running it again continues.
+    PartWay,
+    /// Another run is at work in the same place.
+    Busy,
 }
 
 impl Halt {
@@ -40,14 +44,30 @@ impl Halt {
         Self { kind: HaltKind::Failed, findings }
     }
 
+    /// Stops because another run is at work.
+    pub fn busy(path: &Path) -> Self {
+        let finding = Finding::error(Code::BUSY, None, format!("another run writes to `{}`", path.display()))
+            .remedy("run the same command again when it has ended");
+        Self { kind: HaltKind::Busy, findings: only(finding) }
+    }
+
     /// Says that a file or directory could not be written.
     pub fn unwritable(path: &Path, error: &io::Error) -> Self {
-        let finding =
-            Finding::error(Code::UNWRITABLE, None, format!("`{}` could not be written", path.display()))
-                .because(error.to_string())
-                .remedy("see to the directory and the disk it is on, then run the same command again");
-        Self::failed(only(finding))
+        Self::failed(only(unwritable(path, error)))
     }
+
+    /// Says that a file could not be written after others were.
+    pub fn part_way(path: &Path, error: &io::Error, written: usize, all: usize) -> Self {
+        let kind = if written == 0 { HaltKind::Failed } else { HaltKind::PartWay };
+        let said = format!("{written} of {all} files were written");
+        Self { kind, findings: only(unwritable(path, error).because(said)) }
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Finding {
+    Finding::error(Code::UNWRITABLE, None, format!("`{}` could not be written", path.display()))
+        .because(error.to_string())
+        .remedy("see to the directory and the disk it is on, then run the same command again")
 }
 
 /// Makes a list of one finding.

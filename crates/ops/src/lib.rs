@@ -1,6 +1,8 @@
 //! The verbs: what each of them decides, reads and writes, without printing anything.
 //!
 //! - [`system`] is the boundary to the machine they run on, [`whole`] writes files that are never half there;
+//! - [`contract`] resolves an inventory as the cluster was made, [`shared`] finds clusters with the same
+//!   secrets, [`place`] knows what must never be written over;
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   exports and shows them;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
@@ -11,6 +13,7 @@
 
 pub mod access;
 pub mod bundle;
+pub mod contract;
 mod entropy;
 pub mod halt;
 pub mod image;
@@ -18,8 +21,10 @@ pub mod masked;
 pub mod materials;
 #[cfg(test)]
 mod memory;
+pub mod place;
 pub mod render;
 pub mod secrets;
+pub mod shared;
 pub mod site;
 pub mod store;
 pub mod system;
@@ -28,5 +33,5 @@ mod tests;
 pub mod whole;
 
 pub use halt::{Halt, HaltKind};
-pub use site::Site;
+pub use site::{Origin, Site};
 pub use system::System;

@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
 };
@@ -10,7 +11,7 @@ use std::{
 use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
 use zeroize::Zeroizing;
 
-use crate::system::{Contents, Links, NotText, System, Unreadable};
+use crate::system::{Contents, Entry, Links, Lock, NotAFile, NotText, Openness, System, Unreadable};
 
 /// 2026-11-15, when nothing in the tests has expired.
 pub const NOW: u64 = 1_794_700_000;
@@ -20,7 +21,11 @@ pub const NOW: u64 = 1_794_700_000;
 pub struct Memory {
     pub files: RefCell<BTreeMap<PathBuf, Vec<u8>>>,
     pub directories: RefCell<BTreeSet<PathBuf>>,
-    pub open: RefCell<BTreeSet<PathBuf>>,
+    pub links: RefCell<BTreeSet<PathBuf>>,
+    /// Files that others can read, and directories that are open to them.
+    pub open: RefCell<BTreeMap<PathBuf, Openness>>,
+    /// Whether another run is everywhere.
+    pub is_locked: Cell<bool>,
     pub variables: BTreeMap<String, String>,
     pub stdin: Vec<u8>,
     pub later: Cell<u64>,
@@ -46,11 +51,9 @@ impl Memory {
         self.files.borrow().get(Path::new(path)).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// Returns the names of files that are no strays of a crash.
-    pub fn names(&self) -> Vec<String> {
-        let files = self.files.borrow();
-        let names = files.keys().map(|path| path.display().to_string());
-        names.filter(|name| Path::new(name).extension().is_none_or(|ending| ending != "tmp")).collect()
+    /// Returns the paths of all files.
+    pub fn paths(&self) -> Vec<String> {
+        self.files.borrow().keys().map(|path| path.display().to_string()).collect()
     }
 
     fn act(&self) -> io::Result<()> {
@@ -97,19 +100,46 @@ impl System for Memory {
 
     fn read(&self, path: &Path, limit: usize, _: Links) -> Result<Contents, Unreadable> {
         if self.directories.borrow().contains(path) {
-            return Err(Unreadable::NotAFile("a directory"));
+            return Err(Unreadable::NotAFile(NotAFile::Directory));
         }
         let files = self.files.borrow();
         let bytes = files.get(path).ok_or_else(|| Unreadable::Os(ErrorKind::NotFound.into()))?;
         if bytes.len() > limit {
             return Err(Unreadable::TooLarge(bytes.len() as u64));
         }
-        let open_to_others = self.open.borrow().contains(path);
+        let open_to_others = self.open.borrow().contains_key(path);
         Ok(Contents { bytes: Zeroizing::new(bytes.clone()), open_to_others })
     }
 
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        Ok(self.files.borrow().contains_key(path) || self.directories.borrow().contains(path))
+    fn read_given(&self, path: &Path, limit: usize) -> Result<Contents, Unreadable> {
+        self.read(path, limit, Links::Follow)
+    }
+
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
+        if self.links.borrow().contains(path) {
+            return Ok(Some(Entry::Link));
+        }
+        if self.directories.borrow().contains(path) {
+            let open = self.open.borrow().get(path).copied().unwrap_or(Openness::Closed);
+            return Ok(Some(Entry::Directory(open)));
+        }
+        Ok(self.files.borrow().contains_key(path).then_some(Entry::Other))
+    }
+
+    fn names(&self, path: &Path, limit: usize) -> io::Result<Vec<OsString>> {
+        let (files, directories) = (self.files.borrow(), self.directories.borrow());
+        let all = files.keys().chain(directories.iter()).filter(|other| other.parent() == Some(path));
+        Ok(all.filter_map(|other| other.file_name()).map(Into::into).take(limit).collect())
+    }
+
+    fn close(&self, path: &Path) -> io::Result<()> {
+        self.act()?;
+        self.open.borrow_mut().remove(path);
+        Ok(())
+    }
+
+    fn lock(&self, _: &Path) -> io::Result<Option<Lock>> {
+        Ok((!self.is_locked.get()).then(|| Lock::new(())))
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
@@ -123,7 +153,11 @@ impl System for Memory {
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.act()?;
+        if self.act().is_err() {
+            // What a machine leaves that stops while it writes.
+            self.files.borrow_mut().insert(path.to_owned(), bytes[..bytes.len() / 2].to_vec());
+            return Err(io::Error::other("the machine has crashed"));
+        }
         if self.exists(path)? {
             return Err(ErrorKind::AlreadyExists.into());
         }

@@ -22,10 +22,19 @@ use ichor_spec::Sources;
 
 pub use self::{directory::State, files::File};
 use self::{
-    directory::{carry_out, look},
+    directory::{Wanted, carry_out, look},
     files::draw_up,
+    list::Owner,
 };
-use crate::{Halt, Site, System, bundle, materials};
+use crate::{
+    Halt, Origin, Site, System,
+    bundle::{self, Signer},
+    contract,
+    halt::only,
+    materials,
+    shared::Fingerprint,
+    store::Store,
+};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -43,10 +52,14 @@ pub struct Request<'a> {
 pub struct Drawn {
     /// Where its files go.
     directory: PathBuf,
+    /// The cluster.
+    owner: Owner,
     /// The files.
     files: Vec<File>,
     /// What is there.
     seen: directory::Seen,
+    /// What tells its secrets from those of other clusters.
+    pub fingerprint: Fingerprint,
     /// Warnings.
     pub findings: Findings,
 }
@@ -69,21 +82,39 @@ pub fn draw(
     request: Request<'_>,
     sources: &mut Sources,
 ) -> Result<Drawn, Halt> {
-    let found = bundle::of_cluster(system, site, request.secrets, sources)?;
+    if let Ok(store) = Store::of(site) {
+        store.sweep(system)?;
+    }
+    let found = bundle::of_cluster(system, site, request.secrets, Signer::Talos, sources)?;
     let mut findings = found.findings;
+    findings.extend(unknown_contract(system, site, request.secrets));
     let gathered = materials::gather(system, site, &needs(site.desired), sources).map_err(Halt::invalid)?;
     let drawn = draw_up(system, site.desired, &found.bundle, &gathered, request.directory);
     let (files, notes) =
         drawn.map_err(|halt| Halt { findings: materials::hide(&gathered, &halt.findings), ..halt })?;
     findings.extend(materials::hide(&gathered, &notes));
-    let (seen, notes) = look(system, site, request, &files)?;
+    let fingerprint = Fingerprint::of(&found.bundle);
+    let owner = Owner { cluster: site.name().to_owned(), cluster_id: fingerprint.cluster_id.clone() };
+    let (seen, notes) = look(system, site, Wanted { owner: &owner, files: &files, request })?;
     findings.extend(notes);
-    Ok(Drawn { directory: request.directory.to_owned(), files, seen, findings })
+    Ok(Drawn { directory: request.directory.to_owned(), owner, files, seen, fingerprint, findings })
+}
+
+/// Secrets that are given need a contract as much as those that are kept, of which resolving has spoken.
+fn unknown_contract(system: &dyn System, site: Site<'_>, given: Option<&Path>) -> Findings {
+    let store = Store::of(site).ok();
+    let has_bundle = store.as_ref().is_some_and(|store| store.has_bundle(system));
+    if given.is_none() || has_bundle || site.contract != Origin::Assumed {
+        return Findings::new();
+    }
+    let record = store.map_or_else(|| site.path("cluster.json"), |store| store.record());
+    only(contract::no_record(site, &record))
 }
 
 /// Writes the files of a cluster.
 pub fn write(system: &dyn System, drawn: &Drawn) -> Result<Vec<Outcome>, Halt> {
-    carry_out(system, &drawn.directory, &drawn.files, &drawn.seen)?;
+    let request = Request { directory: &drawn.directory, secrets: None, overwrite: false };
+    carry_out(system, Wanted { owner: &drawn.owner, files: &drawn.files, request }, &drawn.seen)?;
     let outcome = |(file, state): (&File, &State)| Outcome {
         path: file.path.clone(),
         what: file.what.clone(),

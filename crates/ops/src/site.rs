@@ -13,12 +13,30 @@ pub struct Site<'a> {
     pub directory: &'a Path,
     /// The files of the inventory; none when it came from standard input.
     pub files: &'a [PathBuf],
+    /// Where its machine-config contract is from.
+    pub contract: Origin,
+}
+
+/// Where the machine-config contract of a cluster is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It was recorded when the secrets were made or imported.
+    Recorded,
+    /// The inventory says it.
+    Written,
+    /// Nobody says it: it is that of the Talos in the inventory.
+    Assumed,
 }
 
 impl<'a> Site<'a> {
     /// Returns a path of the inventory, as seen from the current directory.
     pub fn path(&self, relative: &str) -> PathBuf {
         self.directory.join(relative)
+    }
+
+    /// Returns the inventory's directory; the current one, when it has no name.
+    pub fn home(&self) -> &'a Path {
+        if self.directory.as_os_str().is_empty() { Path::new(".") } else { self.directory }
     }
 
     /// Returns the cluster's name.

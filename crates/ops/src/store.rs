@@ -6,24 +6,30 @@
 
 use std::path::{Path, PathBuf};
 
-use ichor_model::{Code, Finding, Minor};
+use ichor_model::{Code, Finding, Findings, Minor};
+use ichor_plan::support;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Halt, Site, System,
     halt::only,
-    system::{Links, Unreadable},
+    place,
+    system::{Entry, Links, Lock, Openness, Unreadable, is_absence},
     whole,
 };
 
 /// Largest record that is read; it has two lines.
 const MAX_RECORD_BYTES: usize = 64 * 1024;
+/// What keeps a directory out of git.
+const IGNORE_ALL: &[u8] = b"*\n";
 /// The number of the record's language.
 const SCHEMA: u32 = 1;
 
 /// Where the secrets of one cluster are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store {
+    /// The inventory's directory.
+    home: PathBuf,
     /// The store's directory.
     root: PathBuf,
     /// The cluster's own directory in it.
@@ -57,7 +63,22 @@ impl Store {
         let own = directory.join("secrets.yaml");
         let bundle = site.desired.secrets_file.as_ref().map_or(own, |file| site.path(file));
         let encrypted = encryption_wanted(site, &bundle);
-        Ok(Self { root, directory, bundle, encrypted })
+        Ok(Self { home: site.home().to_owned(), root, directory, bundle, encrypted })
+    }
+
+    /// Returns the store's directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether the bundle is there. What cannot be asked about counts as there.
+    pub fn has_bundle(&self, system: &dyn System) -> bool {
+        !matches!(system.exists(&self.bundle), Ok(false))
+    }
+
+    /// Whether the bundle lies in the store, and not in a file that the inventory names.
+    fn is_own(&self) -> bool {
+        self.bundle.parent() == Some(&self.directory)
     }
 
     /// Returns the path of the bundle.
@@ -70,18 +91,28 @@ impl Store {
         self.directory.join("cluster.json")
     }
 
-    /// Returns the contract that the cluster was made with, if that was recorded.
+    /// Returns the contract that the cluster was made with, if that was recorded. What is left of secrets that
+    /// were moved away says nothing about those that come next.
     pub fn contract(&self, system: &dyn System) -> Result<Option<Minor>, Box<Finding>> {
+        if !self.has_bundle(system) {
+            return Ok(None);
+        }
         let path = self.record();
         let contents = match system.read(&path, MAX_RECORD_BYTES, Links::Follow) {
             Ok(contents) => contents,
             Err(why) if why.is_missing() => return Ok(None),
+            Err(Unreadable::Os(error)) => return Err(Box::new(unreadable_record(&path, &error))),
             Err(why) => return Err(Box::new(bad_record(&path, &why.to_string()))),
         };
         let record: Record = serde_json::from_slice(&contents.bytes)
             .map_err(|error| Box::new(bad_record(&path, &wrong_json(&error))))?;
         if record.schema != SCHEMA {
             let why = format!("its schema is {}, and this ichor reads {SCHEMA}", record.schema);
+            return Err(Box::new(bad_record(&path, &why)));
+        }
+        let (first, last) = support::talos_range();
+        if record.contract < first || record.contract > last {
+            let why = format!("contract {} is none of {first} to {last}", record.contract);
             return Err(Box::new(bad_record(&path, &why)));
         }
         Ok(Some(record.contract))
@@ -91,17 +122,50 @@ impl Store {
     ///
     /// The bundle comes last: until it is there, the cluster has no secrets, and everything else may be
     /// written again.
-    pub fn keep(&self, system: &dyn System, bundle: &[u8], contract: Minor) -> Result<(), Halt> {
+    pub fn keep(
+        &self,
+        system: &dyn System,
+        bundle: &[u8],
+        contract: Option<Minor>,
+    ) -> Result<Findings, Halt> {
         self.refuse_to_write(system)?;
-        self.prepare(system)?;
-        self.write_record(system, contract)?;
+        let mut findings = self.prepare(system)?;
+        let _lock = self.lock(system)?;
+        match contract {
+            Some(contract) => self.put_record(system, contract)?,
+            // One that is left of other secrets would count as that of these.
+            None => self.remove_record(system)?,
+        }
         if let Some(parent) = self.bundle.parent() {
             system.make_directory(parent).map_err(|error| Halt::unwritable(parent, &error))?;
         }
         whole::create(system, &self.bundle, bundle).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => self.taken(),
             _ => Halt::unwritable(&self.bundle, &error),
-        })
+        })?;
+        if !self.is_own() && !self.is_ignored(system) {
+            findings.push(self.not_ignored());
+        }
+        Ok(findings)
+    }
+
+    fn lock(&self, system: &dyn System) -> Result<Lock, Halt> {
+        match system.lock(&self.directory) {
+            Ok(Some(lock)) => Ok(lock),
+            Ok(None) => Err(Halt::busy(&self.directory)),
+            Err(error) => Err(Halt::unwritable(&self.directory, &error)),
+        }
+    }
+
+    /// Removes what runs that were killed left behind: it may hold secrets.
+    pub fn sweep(&self, system: &dyn System) -> Result<(), Halt> {
+        // A run that is at work sweeps for itself.
+        let Ok(Some(_lock)) = system.lock(&self.directory) else { return Ok(()) };
+        let bundle = self.bundle.file_name().and_then(|name| name.to_str());
+        let is_ours = |name: &str| [".gitignore", "cluster.json"].contains(&name) || Some(name) == bundle;
+        whole::sweep(system, &self.root, is_ours)?;
+        whole::sweep(system, &self.directory, is_ours)?;
+        whole::sweep(system, place::directory_of(&self.bundle), |name| Some(name) == bundle)
     }
 
     /// Stops if there is a bundle, or anything else of its name, or if it is to be encrypted.
@@ -117,42 +181,128 @@ impl Store {
     }
 
     /// Writes the record, over an older one.
-    pub fn write_record(&self, system: &dyn System, contract: Minor) -> Result<(), Halt> {
-        self.prepare(system)?;
+    pub fn write_record(&self, system: &dyn System, contract: Minor) -> Result<Findings, Halt> {
+        let findings = self.prepare(system)?;
+        let _lock = self.lock(system)?;
+        self.put_record(system, contract)?;
+        Ok(findings)
+    }
+
+    fn remove_record(&self, system: &dyn System) -> Result<(), Halt> {
+        match system.remove(&self.record()) {
+            Err(error) if !is_absence(&error) => Err(Halt::unwritable(&self.record(), &error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn put_record(&self, system: &dyn System, contract: Minor) -> Result<(), Halt> {
         let path = self.record();
         let text = serde_json::to_string_pretty(&Record { schema: SCHEMA, contract }).unwrap_or_default();
         whole::replace(system, &path, (text + "\n").as_bytes())
             .map_err(|error| Halt::unwritable(&path, &error))
     }
 
-    /// Makes the directories, and keeps them out of git before there is a secret in them.
-    fn prepare(&self, system: &dyn System) -> Result<(), Halt> {
+    /// Makes the directories, closes those that are ours, and keeps them out of git before there is a secret
+    /// in them.
+    fn prepare(&self, system: &dyn System) -> Result<Findings, Halt> {
+        if place::settle(system, &self.home).starts_with(place::settle(system, &self.root)) {
+            return Err(Halt::refused(only(holds_inventory(&self.root))));
+        }
         system.make_directory(&self.directory).map_err(|error| Halt::unwritable(&self.directory, &error))?;
+        close(system, &self.directory)?;
         let ignore = self.root.join(".gitignore");
-        match system.exists(&ignore) {
+        let created = match system.exists(&ignore) {
             Ok(true) => Ok(()),
-            Ok(false) => match whole::create(system, &ignore, b"*\n") {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                    Err(Halt::unwritable(&ignore, &error))
-                }
-                _ => Ok(()),
-            },
-            Err(error) => Err(Halt::unwritable(&ignore, &error)),
+            Ok(false) => whole::create(system, &ignore, IGNORE_ALL),
+            Err(error) => Err(error),
+        };
+        match created {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(Halt::unwritable(&ignore, &error));
+            }
+            _ => {}
+        }
+        // A `.gitignore` of somebody else shows that the directory is not ours alone.
+        match system.read(&ignore, MAX_RECORD_BYTES, Links::Follow) {
+            Ok(contents) if contents.bytes.as_slice() == IGNORE_ALL => {
+                close(system, &self.root)?;
+                Ok(Findings::new())
+            }
+            Ok(contents) if ignores(&contents.bytes, &["*"]) => Ok(Findings::new()),
+            _ => Ok(only(does_not_ignore(&ignore))),
         }
     }
 
+    /// Whether a `.gitignore` beside the bundle or the inventory names the bundle.
+    fn is_ignored(&self, system: &dyn System) -> bool {
+        let name = self.bundle.file_name().unwrap_or_default().to_string_lossy();
+        let below = self.bundle.strip_prefix(&self.home).unwrap_or(&self.bundle).display().to_string();
+        let lines = ["*", &name, &format!("/{name}"), &below, &format!("/{below}")];
+        [place::directory_of(&self.bundle), &self.home].iter().any(|directory| {
+            let read = system.read(&directory.join(".gitignore"), MAX_RECORD_BYTES, Links::Follow);
+            read.is_ok_and(|contents| ignores(&contents.bytes, &lines))
+        })
+    }
+
+    fn not_ignored(&self) -> Finding {
+        let name = self.bundle.file_name().unwrap_or_default().to_string_lossy();
+        let ignore = place::directory_of(&self.bundle).join(".gitignore");
+        let message = format!("`{}` holds secrets in plain, and may get into git", self.bundle.display());
+        Finding::warning(Code::IN_GIT, None, message)
+            .because("it lies outside the store, which keeps itself out of git")
+            .remedy(format!("add the line `/{name}` to `{}`", ignore.display()))
+    }
+
     fn taken(&self) -> Halt {
-        let path = self.bundle.display();
-        let message = format!("the cluster already has secrets: `{path}`");
+        let message = format!("the cluster already has secrets: `{}`", self.bundle.display());
+        // The record goes with them: it is about the cluster that they are of.
+        let whole = if self.is_own() { &self.directory } else { &self.bundle };
+        let mut old = whole.as_os_str().to_owned();
+        old.push(".old");
+        let (path, old) = (place::quoted(whole), place::quoted(Path::new(&old)));
         Halt::refused(only(
             Finding::error(Code::SECRETS_EXIST, None, message)
                 .because("machines that run with them accept nothing that is made from others")
                 .remedy(format!(
                     "go on with them, as in `ichor render`; for a new cluster of that name move the old \
-                     secrets away first:\n    mv {path} {path}.old"
+                     secrets away first:\n    mv {path} {old}"
                 )),
         ))
     }
+}
+
+/// Closes a directory, if it is open to others.
+fn close(system: &dyn System, path: &Path) -> Result<(), Halt> {
+    match system.entry(path) {
+        Ok(Some(Entry::Directory(open))) if open > Openness::Closed => {
+            system.close(path).map_err(|error| Halt::unwritable(path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether one of these lines is in a `.gitignore`, and nothing is taken back after it.
+fn ignores(bytes: &[u8], lines: &[&str]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let mut ignored = false;
+    for line in text.lines().map(str::trim_end) {
+        ignored = (ignored && !line.starts_with('!')) || lines.contains(&line);
+    }
+    ignored
+}
+
+fn does_not_ignore(path: &Path) -> Finding {
+    let message = format!("`{}` may let secrets get into git", path.display());
+    Finding::warning(Code::IN_GIT, None, message)
+        .because("ichor did not write it, and it does not keep out everything in its directory")
+        .remedy("make `*` its last line")
+}
+
+fn holds_inventory(root: &Path) -> Finding {
+    let message = format!("the store `{}` holds the inventory", root.display());
+    Finding::error(Code::STORE_PLACE, None, message)
+        .because("the store gets a `.gitignore` that keeps all of it out of git")
+        .remedy("give the store a directory of its own: `store: {path: .ichor}`")
 }
 
 /// Returns why the inventory wants a bundle to be encrypted, if it does.
@@ -182,12 +332,17 @@ pub fn no_secrets(path: &Path) -> Finding {
 }
 
 /// Says that a file with secrets could not be read.
-pub fn unreadable(path: &str, why: &Unreadable) -> Finding {
+pub fn unreadable(path: &str, why: &Unreadable, limit: usize) -> Finding {
     let remedy = match why {
         Unreadable::Os(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            format!("give yourself access: `chmod u+r {path}`")
+            format!("give yourself access: `chmod u+r {}`", place::quoted(Path::new(path)))
         }
-        Unreadable::TooLarge(_) => "name the right file: a bundle has about 12 KiB".to_owned(),
+        Unreadable::TooLarge(_) => {
+            format!(
+                "name the right file: a bundle has about 12 KiB, and at most {} MiB are read",
+                limit >> 20
+            )
+        }
         Unreadable::NotAFile(_) => "name the file itself".to_owned(),
         Unreadable::Os(_) => "check the path".to_owned(),
     };
@@ -201,8 +356,41 @@ fn wrong_json(error: &serde_json::Error) -> String {
     format!("it is not what ichor wrote, from line {} column {} on", error.line(), error.column())
 }
 
+/// A record that is only out of reach is not to be removed.
+fn unreadable_record(path: &Path, error: &std::io::Error) -> Finding {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            format!("give yourself access:\n    chmod u+r {}", place::quoted(path))
+        }
+        _ => "see to the file and the disk it is on, then run the same command again".to_owned(),
+    };
+    Finding::error(Code::BAD_RECORD, None, format!("`{}` cannot be read", path.display()))
+        .because(error.to_string())
+        .remedy(remedy)
+}
+
 fn bad_record(path: &Path, why: &str) -> Finding {
     Finding::error(Code::BAD_RECORD, None, format!("`{}` cannot be used", path.display()))
         .because(why)
         .remedy("restore it from a backup, or set `cluster.contract` in the inventory and remove the file")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_record_out_of_reach_is_not_to_be_removed() {
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::TimedOut] {
+            let finding = unreadable_record(Path::new("my lab/cluster.json"), &kind.into());
+            let remedy = finding.remedy.expect("a remedy");
+            assert!(!remedy.contains("remove"), "{remedy}");
+            assert_eq!(
+                remedy.contains("chmod u+r 'my lab/cluster.json'"),
+                kind == ErrorKind::PermissionDenied
+            );
+        }
+    }
 }

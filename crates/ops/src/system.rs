@@ -4,6 +4,8 @@
 //! real one is in the command line; tests have one in memory that can stop after any act.
 
 use std::{
+    any::Any,
+    ffi::OsString,
     fmt,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
@@ -29,14 +31,31 @@ pub trait System {
     /// Reads a regular file of at most `limit` bytes.
     fn read(&self, path: &Path, limit: usize, links: Links) -> Result<Contents, Unreadable>;
 
+    /// Reads what a user named in a command: a regular file, or a pipe, of at most `limit` bytes.
+    fn read_given(&self, path: &Path, limit: usize) -> Result<Contents, Unreadable>;
+
+    /// Says what is of that name, itself and not what it links to; nothing, if there is nothing.
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>>;
+
     /// Whether there is anything of that name, a dangling link too.
-    fn exists(&self, path: &Path) -> io::Result<bool>;
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.entry(path).map(|entry| entry.is_some())
+    }
+
+    /// Returns the names in a directory, at most `limit` of them.
+    fn names(&self, path: &Path, limit: usize) -> io::Result<Vec<OsString>>;
 
     /// Returns the one true name of something that exists.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
 
     /// Makes a directory and those above it that are missing, for the owner alone.
     fn make_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Closes a directory to everybody but its owner.
+    fn close(&self, path: &Path) -> io::Result<()>;
+
+    /// Keeps other runs out of a directory until the lock is dropped; nothing, if another run is in it.
+    fn lock(&self, path: &Path) -> io::Result<Option<Lock>>;
 
     /// Writes a new file for the owner alone and waits until it is on disk. Fails if the name is taken.
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
@@ -52,6 +71,44 @@ pub trait System {
 
     /// Waits until the names in a directory are on disk.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
+}
+
+/// Keeps other runs out of a directory for as long as it lives.
+pub struct Lock(#[expect(dead_code, reason = "it is kept, and never used")] Box<dyn Any>);
+
+impl Lock {
+    /// Keeps whatever it is that keeps others out.
+    pub fn new(held: impl Any) -> Self {
+        Self(Box::new(held))
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// A directory, and who else may do what in it.
+    Directory(Openness),
+    /// A symbolic link, wherever it leads.
+    Link,
+    /// A file, or anything else.
+    Other,
+}
+
+/// Who else may do what in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Openness {
+    /// Nobody else.
+    Closed,
+    /// Others may look.
+    Readable,
+    /// Others may add, remove and rename files.
+    Writable,
 }
 
 /// An environment variable whose bytes are not text.
@@ -88,9 +145,40 @@ pub enum Unreadable {
     /// The operating system refused, in its own words.
     Os(io::Error),
     /// It is something that may never end, or never begin.
-    NotAFile(&'static str),
+    NotAFile(NotAFile),
     /// It has more bytes than are read.
     TooLarge(u64),
+}
+
+/// What something is that is no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotAFile {
+    /// A directory.
+    Directory,
+    /// A symbolic link, where none is followed.
+    Link,
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A device.
+    Device,
+    /// Something else.
+    Other,
+}
+
+impl NotAFile {
+    /// Returns a few words for people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Directory => "a directory",
+            Self::Link => "a symbolic link",
+            Self::Pipe => "a pipe",
+            Self::Socket => "a socket",
+            Self::Device => "a device",
+            Self::Other => "something else",
+        }
+    }
 }
 
 impl Unreadable {
@@ -104,7 +192,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Os(error) => error.fmt(f),
-            Self::NotAFile(kind) => write!(f, "it is {kind}, not a file"),
+            Self::NotAFile(kind) => write!(f, "it is {}, not a file", kind.words()),
             Self::TooLarge(bytes) => write!(f, "it has {bytes} bytes"),
         }
     }

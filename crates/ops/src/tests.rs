@@ -15,7 +15,7 @@ use ichor_machineconfig::pki::RsaKey;
 use ichor_model::{Desired, Findings, World};
 use ichor_spec::{Layers, Sources};
 
-use crate::{Halt, Site, memory::Memory, secrets};
+use crate::{Halt, Origin, Site, memory::Memory, secrets};
 
 /// A small cluster with a patch file and secrets in all places.
 const INVENTORY: &str = "\
@@ -50,7 +50,7 @@ fn lab() -> &'static Desired {
 }
 
 fn site(desired: &Desired) -> Site<'_> {
-    Site { desired, directory: Path::new("home"), files: &[] }
+    Site { desired, directory: Path::new("home"), files: &[], contract: Origin::Recorded }
 }
 
 /// A machine on which the lab's secrets were made: the same ones each time, though signatures differ from

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::system::System;
+use crate::{Halt, place::directory_of, system::System};
 
 /// Writes a file unless there is one of that name, whoever else may be writing it at the same time.
 ///
@@ -51,7 +51,39 @@ fn write_stray(system: &dyn System, path: &Path, bytes: &[u8]) -> io::Result<Pat
     Ok(stray)
 }
 
-/// Returns the directory of a file. That of a bare name is the current one.
-fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// Most names that are looked at in one directory.
+const MAX_NAMES: usize = 100_000;
+
+/// Removes what runs that were killed left behind of files of these names. Nobody else may be writing them.
+pub fn sweep(system: &dyn System, directory: &Path, is_ours: impl Fn(&str) -> bool) -> Result<(), Halt> {
+    // A directory that cannot be read is somebody else's to complain about.
+    for name in system.names(directory, MAX_NAMES).unwrap_or_default() {
+        if name.to_str().and_then(file_of_stray).is_some_and(&is_ours) {
+            let stray = directory.join(name);
+            system.remove(&stray).map_err(|error| Halt::unwritable(&stray, &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the name of the file that a stray was to become, if it is one.
+fn file_of_stray(name: &str) -> Option<&str> {
+    let (file, number) = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;
+    let is_number = number.len() == 16 && number.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    (is_number && !file.is_empty()).then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_of_stray;
+
+    #[test]
+    fn strays_are_told_by_their_names() {
+        assert_eq!(file_of_stray(".secrets.yaml.0123456789abcdef.tmp"), Some("secrets.yaml"));
+        assert_eq!(file_of_stray("..gitignore.0123456789abcdef.tmp"), Some(".gitignore"));
+        for name in ["secrets.yaml", ".secrets.yaml.tmp", ".a.0123456789ABCDEF.tmp", "..0123456789abcdef.tmp"]
+        {
+            assert_eq!(file_of_stray(name), None, "{name}");
+        }
+    }
 }

@@ -9,8 +9,8 @@ Examples:
 const ID_EXAMPLES: &str = "\
 Examples:
   ichor image id                           one line per image: the id, then the image
-  ichor image id -o json | jq -r '.[].url' where the Image Factory has them
-  ichor image id -o json | jq -r '.[0].schematic' | curl --data-binary @- https://factory.talos.dev/schematics";
+  ichor image id -o json | jq -r '.images[].url' where the Image Factory has them
+  ichor image id -o json | jq -r '.images[0].schematic' | curl --data-binary @- https://factory.talos.dev/schematics";
 
 /// Tells about the boot images of a cluster.
 #[derive(Debug, clap::Args)]

@@ -23,22 +23,22 @@ pub struct Kubeconfig {
     #[arg(long, env = "ICHOR_OFFLINE", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub offline: bool,
     /// How long it is valid, as in `12h`, `90m` or `7d`; never longer than the authority.
-    #[arg(long, value_name = "TIME", env = "ICHOR_LIFETIME", hide_env_values = true, default_value = "12h", value_parser = lifetime::parse)]
+    #[arg(long, value_name = "TIME", env = "ICHOR_KUBECONFIG_LIFETIME", hide_env_values = true, default_value = "12h", value_parser = lifetime::parse)]
     pub lifetime: Duration,
     /// The server it names: `endpoint`, `vip`, or the name of a control plane.
     #[arg(
         long,
         value_name = "SERVER",
-        env = "ICHOR_SERVER",
+        env = "ICHOR_KUBECONFIG_SERVER",
         hide_env_values = true,
         default_value = "endpoint"
     )]
     pub server: String,
     /// A file to write, for its owner alone, in place of standard output.
-    #[arg(long, value_name = "FILE", env = "ICHOR_OUT", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", env = "ICHOR_KUBECONFIG_OUT", hide_env_values = true, value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
-    /// Writes over a file that is not a kubeconfig.
-    #[arg(long, env = "ICHOR_OVERWRITE", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    /// Writes over a file that is not a kubeconfig, or that holds access to other clusters.
+    #[arg(long, env = "ICHOR_KUBECONFIG_OVERWRITE", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub overwrite: bool,
     /// A plain bundle in place of the one that is kept; `-` for standard input.
     #[arg(long, value_name = "FILE", env = "ICHOR_SECRETS", hide_env_values = true, value_hint = ValueHint::FilePath)]

@@ -79,9 +79,9 @@ pub struct Import {
 #[derive(Debug, clap::Args)]
 pub struct Export {
     /// A file to write, for its owner alone, in place of standard output.
-    #[arg(long, value_name = "FILE", env = "ICHOR_OUT", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", env = "ICHOR_EXPORT_OUT", hide_env_values = true, value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
     /// Writes over a file that is there.
-    #[arg(long, env = "ICHOR_OVERWRITE", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "ICHOR_EXPORT_OVERWRITE", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub overwrite: bool,
 }

@@ -24,7 +24,7 @@ pub struct Talosconfig {
     #[arg(
         long = "role",
         value_name = "ROLE",
-        env = "ICHOR_ROLE",
+        env = "ICHOR_TALOSCONFIG_ROLE",
         hide_env_values = true,
         value_delimiter = ',',
         default_value = "os:admin",
@@ -32,13 +32,13 @@ pub struct Talosconfig {
     )]
     pub roles: Vec<TalosRole>,
     /// How long it is valid, as in `24h`, `90m` or `365d`; never longer than the authority.
-    #[arg(long, value_name = "TIME", env = "ICHOR_LIFETIME", hide_env_values = true, default_value = "8760h", value_parser = lifetime::parse)]
+    #[arg(long, value_name = "TIME", env = "ICHOR_TALOSCONFIG_LIFETIME", hide_env_values = true, default_value = "8760h", value_parser = lifetime::parse)]
     pub lifetime: Duration,
     /// A file to write, for its owner alone, in place of standard output.
-    #[arg(long, value_name = "FILE", env = "ICHOR_OUT", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", env = "ICHOR_TALOSCONFIG_OUT", hide_env_values = true, value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
-    /// Writes over a file that is not a talosconfig.
-    #[arg(long, env = "ICHOR_OVERWRITE", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    /// Writes over a file that is not a talosconfig, or that holds access to other clusters.
+    #[arg(long, env = "ICHOR_TALOSCONFIG_OVERWRITE", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub overwrite: bool,
     /// A plain bundle in place of the one that is kept; `-` for standard input.
     #[arg(long, value_name = "FILE", env = "ICHOR_SECRETS", hide_env_values = true, value_hint = ValueHint::FilePath)]

@@ -7,7 +7,11 @@ use crate::{
     clusters,
     exit::Exit,
     failure::Failure,
-    render::{document, findings, findings_json, headcount},
+    render::{
+        document,
+        findings::{self, Changes},
+        findings_json, headcount,
+    },
     terminal::Terminal,
 };
 
@@ -16,7 +20,7 @@ pub fn run(args: &Check, global: &Global, terminal: &Terminal) -> Result<Exit, F
     let clusters = clusters::load(global.file.as_deref(), global.cluster.as_deref(), &World::default());
     match global.output {
         Output::Table => {
-            findings::tell(&clusters.sources, &clusters.findings, terminal);
+            findings::tell(&clusters.sources, &clusters.findings, Changes::None, terminal);
             if !clusters.findings.has_errors() {
                 terminal.show(&clusters.resolved().map(headcount::ok_line).collect::<String>())?;
             }

@@ -1,11 +1,11 @@
 //! `ichor kubeconfig`: access to Kubernetes.
 
 use ichor_ops::{
-    access::{self, Kind, Server},
-    bundle,
+    access::{self, Server, Target},
+    bundle::{self, Signer},
 };
 
-use super::session::{Gate, Session, exit_of};
+use super::session::{Gate, Session, one_reader_of_stdin};
 use crate::{
     args::{Global, Kubeconfig},
     exit::Exit,
@@ -21,30 +21,24 @@ pub fn run(args: &Kubeconfig, global: &Global, terminal: &Terminal) -> Result<Ex
             .because("with the cluster's secrets one can be made here, without the cluster")
             .hint("add `--offline`:\n    ichor kubeconfig --offline"));
     }
+    one_reader_of_stdin(global, args.secrets.as_deref())?;
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
     let server = Server::of(&args.server);
     let made = session.with_one(|site, sources| {
-        let found = bundle::of_cluster(&OperatingSystem, site, args.secrets.as_deref(), sources)?;
-        let text = access::kubeconfig(&OperatingSystem, site.desired, &found.bundle, &server, args.lifetime)?;
-        Ok((text, found.findings))
-    })?;
-    let text = match made {
-        Gate::Open(text) => text,
-        Gate::Closed(exit) => return Ok(exit),
-    };
-    session.tell();
-    let Some(path) = &args.out else {
-        terminal.data(text.expose())?;
-        return Ok(Exit::Done);
-    };
-    match access::write(&OperatingSystem, path, &text, Kind::Kubeconfig, args.overwrite) {
-        Ok(()) => {
-            terminal.tell(&format!("wrote {}", path.display()));
-            Ok(Exit::Done)
+        let given = args.secrets.as_deref();
+        let found = bundle::of_cluster(&OperatingSystem, site, given, Signer::Kubernetes, sources)?;
+        let made = access::kubeconfig(&OperatingSystem, site.desired, &found.bundle, &server, args.lifetime)?;
+        if let Some(path) = &args.out {
+            let target = Target { path, overwrite: args.overwrite, given: args.secrets.as_deref() };
+            access::write(&OperatingSystem, site, &made, target)?;
         }
-        Err(halt) => session.close(halt.findings, exit_of(halt.kind)),
+        Ok((made, found.findings))
+    })?;
+    match made {
+        Gate::Open(made) => session.give(&made, args.out.as_deref()),
+        Gate::Closed(exit) => Ok(exit),
     }
 }

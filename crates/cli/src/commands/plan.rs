@@ -17,7 +17,9 @@ use crate::{
     failure::Failure,
     files,
     render::{
-        document, findings, findings_json,
+        document,
+        findings::{self, Changes},
+        findings_json,
         graph::{self, GraphHost},
         placement::{Loss, Seat},
         plan,
@@ -29,9 +31,6 @@ use crate::{
 
 /// Largest file of observations that is read: some hundred thousand VMs.
 const MAX_WORLD_BYTES: usize = 64 * 1024 * 1024;
-
-/// Most cluster names that a message lists.
-const MAX_NAMES: usize = 12;
 
 /// Plans the clusters.
 pub fn run(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -47,7 +46,7 @@ pub fn run(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
     if args.graph.is_some() && answers.len() > 1 {
         clusters.findings.push(choose_one(&answers));
     }
-    findings::tell(&clusters.sources, &clusters.findings, terminal);
+    findings::tell(&clusters.sources, &clusters.findings, Changes::None, terminal);
     if clusters.findings.has_errors() {
         report(&clusters, args.graph, global.output, terminal)?;
         return Ok(Exit::InvalidInput);
@@ -114,7 +113,7 @@ fn choose_one(answers: &[Answer<'_>]) -> Finding {
     let names: Vec<String> =
         answers.iter().map(|answer| format!("`{}`", answer.desired.cluster.name)).collect();
     Finding::error(Code::SEVERAL_CLUSTERS, None, "one cluster is drawn at a time")
-        .because(format!("there are {}", text::list_some(&names, MAX_NAMES)))
+        .because(format!("there are {}", text::list_some(&names, text::MAX_NAMES)))
         .remedy("choose one with `--cluster NAME`")
 }
 

@@ -7,9 +7,12 @@
 use std::path::PathBuf;
 
 use ichor_model::{Code, Finding, Findings};
-use ichor_ops::render::{self, Drawn, Request};
+use ichor_ops::{
+    render::{self, Drawn, Request},
+    shared,
+};
 
-use super::session::{Gate, Session, exit_of};
+use super::session::{Gate, Session, exit_of, one_reader_of_stdin};
 use crate::{
     args::{Global, Render},
     exit::Exit,
@@ -21,12 +24,14 @@ use crate::{
 
 /// Renders the clusters.
 pub fn run(args: &Render, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    one_reader_of_stdin(global, args.secrets.as_deref())?;
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
-    let several = session.count() > 1;
-    if several && args.secrets.is_some() {
+    // Choosing one of several clusters does not change where its files are.
+    let several = session.has_several();
+    if session.count() > 1 && args.secrets.is_some() {
         return session.close(Findings::from_iter([one_bundle_for_several()]), Exit::InvalidInput);
     }
     let drawn = session.with_all(|site, sources| {
@@ -41,6 +46,11 @@ pub fn run(args: &Render, global: &Global, terminal: &Terminal) -> Result<Exit, 
         Gate::Open(drawn) => drawn,
         Gate::Closed(exit) => return Ok(exit),
     };
+    let prints: Vec<_> = drawn.iter().map(|(name, _, drawn)| (name.as_str(), &drawn.fingerprint)).collect();
+    let shared = shared::by_content(&prints);
+    if shared.has_errors() {
+        return session.close(shared, Exit::InvalidInput);
+    }
     write(&mut session, &drawn, terminal)
 }
 
@@ -60,11 +70,17 @@ fn write(
             Ok(files) => {
                 all.push(Rendered { cluster: cluster.clone(), directory: directory.clone(), files });
             }
-            Err(halt) => return session.close(halt.findings, exit_of(halt.kind)),
+            Err(halt) => {
+                let exit = if all.is_empty() { exit_of(halt.kind) } else { Exit::PartWay };
+                let findings = halt.findings.iter().map(|it| all.iter().fold(it.clone(), after)).collect();
+                return session.close(findings, exit);
+            }
         }
     }
-    session.tell();
-    let value = rendered::value(&all, session.findings());
-    session.show(|| rendered::text(&all, terminal.width()), &value)?;
-    Ok(Exit::Done)
+    session.show(|| rendered::text(&all, terminal.width()), || all.iter().map(rendered::value).collect())
+}
+
+/// Says which cluster was written before the one that failed.
+fn after(finding: Finding, before: &Rendered) -> Finding {
+    finding.because(format!("cluster `{}` was written, in `{}`", before.cluster, before.directory.display()))
 }

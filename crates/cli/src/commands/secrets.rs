@@ -1,13 +1,14 @@
 //! `ichor secrets`: makes, imports, exports and shows the secrets of a cluster.
 
 use ichor_machineconfig::pki::{PkiError, RsaKey};
+use ichor_model::{Finding, Severity};
 use ichor_ops::{
-    access::{self, Kind},
+    access::{self, Target},
     bundle::Input,
-    secrets,
+    secrets, shared,
 };
 
-use super::session::{Gate, Session, exit_of};
+use super::session::{Gate, Session, one_reader_of_stdin};
 use crate::{
     args::{Export, Global, Import, SecretsVerb},
     exit::Exit,
@@ -36,20 +37,20 @@ fn new(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
         Gate::Closed(exit) => return Ok(exit),
     };
     let made = session.with_one(|site, _| {
-        let made = secrets::new(&OperatingSystem, site, rsa)?;
-        Ok(((made, site.desired.cluster.contract), ichor_model::Findings::new()))
+        let mut made = secrets::new(&OperatingSystem, site, rsa)?;
+        let findings = std::mem::take(&mut made.findings);
+        Ok((made, findings))
     })?;
     match made {
         Gate::Closed(exit) => Ok(exit),
-        Gate::Open((made, contract)) => {
-            session.tell();
-            session.show(|| render::new_text(&made, contract), &render::new_value(&made, contract))?;
-            Ok(Exit::Done)
+        Gate::Open(made) => {
+            session.show(|| render::new_text(&made), || vec![render::new_value(session.name(), &made)])
         }
     }
 }
 
 fn import(args: &Import, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    one_reader_of_stdin(global, Some(&args.input))?;
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
@@ -62,14 +63,10 @@ fn import(args: &Import, global: &Global, terminal: &Terminal) -> Result<Exit, F
     })?;
     match imported {
         Gate::Closed(exit) => Ok(exit),
-        Gate::Open(imported) => {
-            session.tell();
-            session.show(
-                || render::imported_text(&imported, terminal.width()),
-                &render::imported_value(&imported),
-            )?;
-            Ok(Exit::Done)
-        }
+        Gate::Open(imported) => session.show(
+            || render::imported_text(&imported, terminal.width()),
+            || vec![render::imported_value(session.name(), &imported)],
+        ),
     }
 }
 
@@ -78,21 +75,17 @@ fn export(args: &Export, global: &Global, terminal: &Terminal) -> Result<Exit, F
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
-    let text = match session.with_one(|site, sources| secrets::export(&OperatingSystem, site, sources))? {
-        Gate::Open(text) => text,
-        Gate::Closed(exit) => return Ok(exit),
-    };
-    session.tell();
-    let Some(path) = &args.out else {
-        terminal.data(text.expose())?;
-        return Ok(Exit::Done);
-    };
-    match access::write(&OperatingSystem, path, &text, Kind::Bundle, args.overwrite) {
-        Ok(()) => {
-            terminal.tell(&format!("wrote {}", path.display()));
-            Ok(Exit::Done)
+    let made = session.with_one(|site, sources| {
+        let (made, findings) = secrets::export(&OperatingSystem, site, sources)?;
+        if let Some(path) = &args.out {
+            let target = Target { path, overwrite: args.overwrite, given: None };
+            access::write(&OperatingSystem, site, &made, target)?;
         }
-        Err(halt) => session.close(halt.findings, exit_of(halt.kind)),
+        Ok((made, findings))
+    })?;
+    match made {
+        Gate::Open(made) => session.give(&made, args.out.as_deref()),
+        Gate::Closed(exit) => Ok(exit),
     }
 }
 
@@ -109,9 +102,15 @@ fn show(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     match kept {
         Gate::Closed(exit) => Ok(exit),
         Gate::Open(kept) => {
-            session.tell();
-            session.show(|| render::kept_text(&kept, terminal.width()), &render::kept_value(&kept))?;
-            Ok(Exit::Done)
+            let prints: Vec<_> = kept.iter().map(|(name, kept)| (name.as_str(), &kept.fingerprint)).collect();
+            // Looking is not refused: it is how the mistake is found.
+            let shared = shared::by_content(&prints);
+            session
+                .add(shared.iter().map(|it| Finding { severity: Severity::Warning, ..it.clone() }).collect());
+            session.show(
+                || render::kept_text(&kept, terminal.width()),
+                || kept.iter().map(render::kept_value).collect(),
+            )
         }
     }
 }

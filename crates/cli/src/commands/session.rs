@@ -1,9 +1,10 @@
 //! What verbs over whole clusters share: loading them, and telling what stood in the way.
 
+use std::path::Path;
+
 use ichor_model::{Code, Desired, Finding, Findings, World};
-use ichor_ops::{Halt, HaltKind, Site};
+use ichor_ops::{Halt, HaltKind, Site, access::Made};
 use ichor_spec::Sources;
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
@@ -11,12 +12,14 @@ use crate::{
     clusters::{self, Clusters},
     exit::Exit,
     failure::Failure,
-    render::{document, findings, findings_json, text},
+    render::{
+        document,
+        envelope::envelope,
+        findings::{self, Changes},
+        findings_json, given, text,
+    },
     terminal::Terminal,
 };
-
-/// Most cluster names that a message lists.
-const MAX_NAMES: usize = 12;
 
 /// Clusters without errors, and where output goes.
 pub struct Session<'a> {
@@ -50,24 +53,18 @@ impl<'a> Session<'a> {
         &mut self,
         act: impl FnOnce(Site<'_>, &mut Sources) -> Result<(T, Findings), Halt>,
     ) -> Result<Gate<T>, Failure> {
-        if self.clusters.list.len() > 1 {
+        let [cluster] = &self.clusters.list[..] else {
             let finding = choose_one(&self.clusters.resolved().collect::<Vec<_>>());
             return self.close(Findings::from_iter([finding]), Exit::InvalidInput).map(Gate::Closed);
+        };
+        let Some(site) = cluster.site() else { return Ok(Gate::Closed(Exit::InvalidInput)) };
+        match act(site, &mut self.clusters.sources) {
+            Ok((value, findings)) => {
+                self.clusters.findings.extend(findings);
+                Ok(Gate::Open(value))
+            }
+            Err(Halt { kind, findings }) => self.close(findings, exit_of(kind)).map(Gate::Closed),
         }
-        let mut act = Some(act);
-        let done = self.with_all(|site, sources| {
-            act.take().map(|act| act(site, sources)).transpose().map(|done| match done {
-                Some((value, findings)) => (Some(value), findings),
-                None => (None, Findings::new()),
-            })
-        })?;
-        Ok(match done {
-            Gate::Closed(exit) => Gate::Closed(exit),
-            Gate::Open(done) => match done.into_iter().flatten().next() {
-                Some(value) => Gate::Open(value),
-                None => Gate::Closed(Exit::InvalidInput),
-            },
-        })
     }
 
     /// Does something for every cluster, and gathers what it has to say. If any of them is stopped, all that
@@ -106,14 +103,24 @@ impl<'a> Session<'a> {
         self.clusters.list.len()
     }
 
-    /// Tells all findings so far to people.
-    pub fn tell(&self) {
-        findings::tell(&self.clusters.sources, &self.clusters.findings, self.terminal);
+    /// Whether there were several clusters, also when one of them was chosen.
+    pub fn has_several(&self) -> bool {
+        self.clusters.are_several
     }
 
-    /// Returns all findings so far for programs.
-    pub fn findings(&self) -> Vec<Value> {
-        findings_json::all(&self.clusters)
+    /// Returns the name of the first cluster.
+    pub fn name(&self) -> &str {
+        self.clusters.resolved().next().map_or("", |desired| desired.cluster.name.as_str())
+    }
+
+    /// Adds findings that are told with the others.
+    pub fn add(&mut self, findings: Findings) {
+        self.clusters.findings.extend(findings);
+    }
+
+    /// Tells all findings so far to people.
+    pub fn tell(&self) {
+        findings::tell(&self.clusters.sources, &self.clusters.findings, Changes::None, self.terminal);
     }
 
     /// Ends the run with what stood in its way: for people, and for programs as `check` reports it.
@@ -121,7 +128,12 @@ impl<'a> Session<'a> {
         self.clusters.findings.extend(findings);
         let whole = std::mem::take(&mut self.clusters.findings);
         self.clusters.findings = whole.sorted();
-        self.tell();
+        // Whoever was stopped by the machine may have written something before.
+        let changes = match exit {
+            Exit::Failed | Exit::PartWay => Changes::Perhaps,
+            _ => Changes::None,
+        };
+        findings::tell(&self.clusters.sources, &self.clusters.findings, changes, self.terminal);
         match self.output {
             Output::Table => {}
             Output::Json => self.terminal.data(document::json(&findings_json::report(&self.clusters)))?,
@@ -130,15 +142,52 @@ impl<'a> Session<'a> {
         Ok(exit)
     }
 
-    /// Shows a result: as text, or as a document.
-    pub fn show(&self, text: impl FnOnce() -> String, value: &impl Serialize) -> Result<(), Failure> {
+    /// Tells what was found, and shows results: as text, or as a document with one part for each cluster.
+    pub fn show(
+        &self,
+        text: impl FnOnce() -> String,
+        clusters: impl FnOnce() -> Vec<Value>,
+    ) -> Result<Exit, Failure> {
+        self.tell();
+        let value = || envelope(clusters(), findings_json::all(&self.clusters));
         match self.output {
             Output::Table => self.terminal.show(&text())?,
-            Output::Json => self.terminal.data(document::json(value))?,
-            Output::Yaml => self.terminal.data(document::yaml(value))?,
+            Output::Json => self.terminal.data(document::json(&value()))?,
+            Output::Yaml => self.terminal.data(document::yaml(&value()))?,
         }
-        Ok(())
+        Ok(Exit::Done)
     }
+
+    /// Gives access that was made: on standard output, or by saying which file it was written to.
+    pub fn give(&self, made: &Made, out: Option<&Path>) -> Result<Exit, Failure> {
+        if let Some(path) = out {
+            let line = || {
+                self.terminal.tell(&format!("wrote {}", text::safe_line(&path.display().to_string())));
+                String::new()
+            };
+            return self.show(line, || vec![given::value(self.name(), made, path)]);
+        }
+        self.tell();
+        match self.output {
+            // It is YAML already.
+            Output::Table | Output::Yaml => self.terminal.data(made.text.expose())?,
+            Output::Json => self.terminal.data(given::json(made))?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Refuses to read both an inventory and secrets from the one standard input.
+pub fn one_reader_of_stdin(global: &Global, secrets: Option<&Path>) -> Result<(), Failure> {
+    let stdin = Some(Path::new("-"));
+    if global.file.as_deref() != stdin || secrets != stdin {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::InvalidInput,
+        "both the inventory and the secrets are to come from standard input",
+    )
+    .hint("name a file for one of them"))
 }
 
 /// Returns how a run ends that was stopped.
@@ -147,12 +196,14 @@ pub const fn exit_of(kind: HaltKind) -> Exit {
         HaltKind::Invalid => Exit::InvalidInput,
         HaltKind::Refused => Exit::Refused,
         HaltKind::Failed => Exit::Failed,
+        HaltKind::PartWay => Exit::PartWay,
+        HaltKind::Busy => Exit::LockHeld,
     }
 }
 
 fn choose_one(clusters: &[&Desired]) -> Finding {
     let names: Vec<String> = clusters.iter().map(|desired| format!("`{}`", desired.cluster.name)).collect();
     Finding::error(Code::SEVERAL_CLUSTERS, None, "one cluster has to be chosen")
-        .because(format!("there are {}", text::list_some(&names, MAX_NAMES)))
+        .because(format!("there are {}", text::list_some(&names, text::MAX_NAMES)))
         .remedy("choose one with `--cluster NAME`")
 }

@@ -1,11 +1,11 @@
 //! `ichor talosconfig`: access to the Talos API.
 
 use ichor_ops::{
-    access::{self, Kind, TalosAccess},
-    bundle,
+    access::{self, TalosAccess, Target},
+    bundle::{self, Signer},
 };
 
-use super::session::{Gate, Session, exit_of};
+use super::session::{Gate, Session, one_reader_of_stdin};
 use crate::{
     args::{Global, Talosconfig},
     exit::Exit,
@@ -16,32 +16,26 @@ use crate::{
 
 /// Makes a talosconfig.
 pub fn run(args: &Talosconfig, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    one_reader_of_stdin(global, args.secrets.as_deref())?;
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
     let wanted = TalosAccess { roles: args.roles.clone(), lifetime: args.lifetime };
     let made = session.with_one(|site, sources| {
-        let found = bundle::of_cluster(&OperatingSystem, site, args.secrets.as_deref(), sources)?;
-        let (text, mut findings) =
+        let given = args.secrets.as_deref();
+        let found = bundle::of_cluster(&OperatingSystem, site, given, Signer::Talos, sources)?;
+        let (made, mut findings) =
             access::talosconfig(&OperatingSystem, site.desired, &found.bundle, &wanted)?;
         findings.extend(found.findings);
-        Ok((text, findings))
-    })?;
-    let text = match made {
-        Gate::Open(text) => text,
-        Gate::Closed(exit) => return Ok(exit),
-    };
-    session.tell();
-    let Some(path) = &args.out else {
-        terminal.data(text.expose())?;
-        return Ok(Exit::Done);
-    };
-    match access::write(&OperatingSystem, path, &text, Kind::Talosconfig, args.overwrite) {
-        Ok(()) => {
-            terminal.tell(&format!("wrote {}", path.display()));
-            Ok(Exit::Done)
+        if let Some(path) = &args.out {
+            let target = Target { path, overwrite: args.overwrite, given: args.secrets.as_deref() };
+            access::write(&OperatingSystem, site, &made, target)?;
         }
-        Err(halt) => session.close(halt.findings, exit_of(halt.kind)),
+        Ok((made, findings))
+    })?;
+    match made {
+        Gate::Open(made) => session.give(&made, args.out.as_deref()),
+        Gate::Closed(exit) => Ok(exit),
     }
 }

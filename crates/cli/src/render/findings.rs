@@ -17,15 +17,24 @@ const MAX_SHOWN: usize = 100;
 /// Most files that the summary names.
 const MAX_FILES: usize = 3;
 
+/// Whether a run with errors may have changed something before it stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    /// It has not.
+    None,
+    /// It may have; the findings say how far it came.
+    Perhaps,
+}
+
 /// Tells all findings on stderr, with a summary.
-pub fn tell(sources: &Sources, findings: &Findings, terminal: &Terminal) {
+pub fn tell(sources: &Sources, findings: &Findings, changes: Changes, terminal: &Terminal) {
     if !findings.is_empty() {
-        terminal.tell(&render(sources, findings));
+        terminal.tell(&render(sources, findings, changes));
     }
 }
 
 /// Returns the findings as text with colours, and a summary.
-fn render(sources: &Sources, findings: &Findings) -> String {
+fn render(sources: &Sources, findings: &Findings, changes: Changes) -> String {
     let places = Places::new(sources, findings);
     let page = Page { places: &places };
     let mut blocks: Vec<String> =
@@ -33,7 +42,7 @@ fn render(sources: &Sources, findings: &Findings) -> String {
     if let Some(more) = findings.iter().count().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
         blocks.push(format!("and {more} more; `ichor check -o json` has all of them"));
     }
-    blocks.push(summary(findings, &places));
+    blocks.push(summary(findings, changes, &places));
     blocks.join("\n\n")
 }
 
@@ -152,7 +161,7 @@ fn without_bars(drawn: &str) -> String {
 }
 
 /// Returns how many findings there are and where, and how to learn more.
-fn summary(findings: &Findings, places: &Places<'_>) -> String {
+fn summary(findings: &Findings, changes: Changes, places: &Places<'_>) -> String {
     let (errors, warnings) = (findings.count(Severity::Error), findings.count(Severity::Warning));
     let counts = [(errors, "error"), (warnings, "warning")];
     let counts: Vec<String> =
@@ -161,7 +170,7 @@ fn summary(findings: &Findings, places: &Places<'_>) -> String {
         0 => text::warn(&text::list(&counts)),
         _ => text::bad(&text::list(&counts)),
     };
-    let outcome = if errors > 0 { "; nothing was changed" } else { "" };
+    let outcome = if errors > 0 && changes == Changes::None { "; nothing was changed" } else { "" };
     let gravest = findings.iter().min_by_key(|finding| finding.severity);
     let learn = gravest.map_or_else(String::new, |finding| {
         format!("\n{}: to learn more, run\n    ichor explain {}", text::hint("hint"), finding.code)
@@ -196,7 +205,7 @@ mod tests {
 
     fn plain(sources: &Sources, findings: &[Finding]) -> String {
         let findings = sources.hide_private_lines(&Findings::from_iter(findings.to_vec())).sorted();
-        anstream::adapter::strip_str(&render(sources, &findings)).to_string()
+        anstream::adapter::strip_str(&render(sources, &findings, Changes::None)).to_string()
     }
 
     fn span(sources: &Sources, text: &str) -> Span {

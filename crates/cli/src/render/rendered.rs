@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ichor_ops::render::{Outcome, State};
 use serde_json::{Value, json};
 
-use super::{table::Table, text};
+use super::{envelope, table::Table, text};
 
 /// A cluster that was rendered.
 #[derive(Debug)]
@@ -40,25 +40,12 @@ fn counts(files: &[Outcome]) -> String {
     counts.map(|(count, state)| format!("{count} {}", state.word())).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns all files for programs: one cluster as an object, several as a list.
-pub fn value(all: &[Rendered], findings: Vec<Value>) -> Value {
-    let one = |rendered: &Rendered| {
-        let files = rendered
-            .files
-            .iter()
-            .map(|file| json!({ "path": file.path, "what": file.what, "state": file.state.word() }));
-        json!({
-            "cluster": rendered.cluster,
-            "directory": rendered.directory,
-            "files": files.collect::<Vec<_>>(),
-        })
-    };
-    match all {
-        [rendered] => {
-            let mut value = one(rendered);
-            value["findings"] = findings.into();
-            value
-        }
-        several => json!({ "clusters": several.iter().map(one).collect::<Vec<_>>(), "findings": findings }),
-    }
+/// Returns all files of a cluster, for programs.
+pub fn value(rendered: &Rendered) -> Value {
+    let file = |file: &Outcome| json!({ "path": file.path, "what": file.what, "state": file.state.word() });
+    json!({
+        "cluster": rendered.cluster,
+        "directory": envelope::path(&rendered.directory),
+        "files": rendered.files.iter().map(file).collect::<Vec<_>>(),
+    })
 }

@@ -1,13 +1,13 @@
 //! What may be told about secrets: never one of them.
 
-use ichor_model::Minor;
 use ichor_ops::secrets::{Authority, Imported, Kept, New};
 use serde_json::{Value, json};
 
-use super::{table::Table, text};
+use super::{envelope, table::Table, text};
 
 /// Says what was made.
-pub fn new_text(made: &New, contract: Minor) -> String {
+pub fn new_text(made: &New) -> String {
+    let contract = made.contract;
     let path = text::safe_line(&made.path.display().to_string());
     format!(
         "{} the secrets of the cluster, in {path}\n\
@@ -18,8 +18,14 @@ pub fn new_text(made: &New, contract: Minor) -> String {
 }
 
 /// Returns what was made, for programs.
-pub fn new_value(made: &New, contract: Minor) -> Value {
-    json!({ "path": made.path, "cluster_id": made.cluster_id, "contract": contract, "encrypted": false })
+pub fn new_value(cluster: &str, made: &New) -> Value {
+    json!({
+        "cluster": cluster,
+        "path": envelope::path(&made.path),
+        "cluster_id": made.cluster_id,
+        "contract": made.contract,
+        "encrypted": false,
+    })
 }
 
 /// Says what was imported.
@@ -41,9 +47,10 @@ pub fn imported_text(imported: &Imported, width: Option<u16>) -> String {
 }
 
 /// Returns what was imported, for programs.
-pub fn imported_value(imported: &Imported) -> Value {
+pub fn imported_value(cluster: &str, imported: &Imported) -> Value {
     json!({
-        "path": imported.path,
+        "cluster": cluster,
+        "path": envelope::path(&imported.path),
         "was_there": imported.was_there,
         "read_as": imported.form().words(),
         "cluster_id": imported.found.bundle.cluster_id,
@@ -72,25 +79,19 @@ fn one_text(name: &str, kept: &Kept, width: Option<u16>) -> String {
     format!("{}\n{lines}\n{}", text::bold(name), authorities(&kept.authorities, width))
 }
 
-/// Returns what is kept, for programs: one cluster as an object, several as a list.
-pub fn kept_value(all: &[(String, Kept)]) -> Value {
-    let value = |(name, kept): &(String, Kept)| {
-        json!({
-            "cluster": name,
-            "path": kept.shown,
-            "encrypted": false,
-            "cluster_id": kept.cluster_id,
-            "contract": kept.contract,
-            "contract_recorded": kept.recorded,
-            "service_account": { "algorithm": kept.service_account },
-            "etcd_encryption": kept.encryption,
-            "authorities": kept.authorities.iter().map(authority_value).collect::<Vec<_>>(),
-        })
-    };
-    match all {
-        [one] => value(one),
-        several => several.iter().map(value).collect(),
-    }
+/// Returns what is kept of a cluster, for programs.
+pub fn kept_value((name, kept): &(String, Kept)) -> Value {
+    json!({
+        "cluster": name,
+        "path": kept.shown,
+        "encrypted": false,
+        "cluster_id": kept.cluster_id,
+        "contract": kept.contract,
+        "contract_recorded": kept.recorded,
+        "service_account": { "algorithm": kept.service_account },
+        "etcd_encryption": kept.encryption,
+        "authorities": kept.authorities.iter().map(authority_value).collect::<Vec<_>>(),
+    })
 }
 
 fn authorities(list: &[Authority], width: Option<u16>) -> String {

@@ -8,6 +8,8 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 const WARN: Style = AnsiColor::Yellow.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
+/// Most names that a message lists.
+pub const MAX_NAMES: usize = 12;
 /// Longest piece of foreign text in a message.
 const LONGEST: usize = 1000;
 

@@ -3,6 +3,7 @@
 mod canary;
 mod discovery;
 mod findings;
+mod hostile;
 mod rendering;
 mod secrets;
 mod verbs;

@@ -30,7 +30,7 @@ fn new_secrets_are_kept_once_and_to_their_owner() {
     error[ICH-2102]: the cluster already has secrets: `.ichor/a/secrets.yaml`
      = note: machines that run with them accept nothing that is made from others
      = help: go on with them, as in `ichor render`; for a new cluster of that name move the old secrets away first:
-                 mv .ichor/a/secrets.yaml .ichor/a/secrets.yaml.old
+                 mv .ichor/a .ichor/a.old
 
     1 error; nothing was changed
     hint: to learn more, run
@@ -162,7 +162,7 @@ fn access_is_made_offline() {
 fn images_are_named_offline() {
     let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
     let named: Value = serde_json::from_str(&lab.run(&["image", "id", "-o", "json"]).stdout).expect("JSON");
-    let image = &named[0];
+    let image = &named["images"][0];
     let id = image["id"].as_str().expect("an id");
     assert_eq!(
         lab.run(&["image", "id"]).stdout,

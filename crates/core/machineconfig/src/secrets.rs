@@ -14,6 +14,7 @@ mod token;
 mod write;
 
 pub use flaw::{Flaw, Flaws};
+pub use import::contracts_of;
 pub use text::SecretText;
 
 use crate::pki::{Authority, Entropy, PkiError, PrivateKey, RsaKey, Timestamp};
@@ -58,9 +59,10 @@ impl Bundle {
         generate::generate(entropy, now, rsa)
     }
 
-    /// Reads talosctl's `secrets.yaml`, or says everything that is wrong with it.
-    pub fn from_secrets_yaml(text: &str, now: Timestamp) -> Result<Self, Flaws> {
-        read::read(text, now)
+    /// Reads talosctl's `secrets.yaml`, or says everything that is wrong with it. Without a time, authorities
+    /// that have ended are no flaw.
+    pub fn from_secrets_yaml(text: &str, now: impl Into<Option<Timestamp>>) -> Result<Self, Flaws> {
+        read::read(text, now.into())
     }
 
     /// Writes `secrets.yaml`, byte for byte as talosctl does.
@@ -68,8 +70,9 @@ impl Bundle {
         write::write(self)
     }
 
-    /// Reads the secrets out of a control plane's machine config of any contract.
-    pub fn from_machine_config(text: &str, now: Timestamp) -> Result<Self, Flaws> {
-        import::read(text, now)
+    /// Reads the secrets out of a control plane's machine config of any contract. Without a time, authorities
+    /// that have ended are no flaw.
+    pub fn from_machine_config(text: &str, now: impl Into<Option<Timestamp>>) -> Result<Self, Flaws> {
+        import::read(text, now.into())
     }
 }

@@ -319,7 +319,7 @@ catalogue! {
     2102 SECRETS_EXIST "the cluster already has secrets":
         "A secrets bundle is never replaced: machines that run with it would accept nothing made from another one, and nothing could be signed for them again. For a new cluster of the same name move the old file away by hand, once you are sure that nobody needs it.";
     2103 BAD_BUNDLE "a secrets bundle cannot be used":
-        "A bundle is talosctl's `secrets.yaml`, or the machine config of a control plane. All its parts are needed, its certificate authorities must be valid now, and each key must belong to its certificate. The finding names the key and the line, and never repeats a value.";
+        "A bundle is talosctl's `secrets.yaml`, or the machine config of a control plane. All its parts are needed, the certificate authority that signs something must be valid now, and each key must belong to its certificate. The finding names the key and the line, and never repeats a value.";
     2104 ENCRYPTED_BUNDLE "a secrets bundle is encrypted, or is to be":
         "This ichor reads and writes plain bundles only; encrypted ones come later, and where an inventory asks for them nothing is written in plain. Decrypt the file for the command, for example with `sops -d secrets.sops.yaml | ichor secrets import -`.";
     2105 OPEN_SECRETS "others can read a file with secrets":
@@ -337,7 +337,7 @@ catalogue! {
     2111 LEFT_OVER "a rendered file is left over":
         "ichor wrote the file in an earlier run, and the inventory as it is now has no use for it. It may hold secrets. ichor names it and leaves it to you to remove.";
     2112 BAD_MATERIAL "a file that the inventory names cannot be used":
-        "Patches, certificates and manifests are regular files of UTF-8 text with at most 1 MiB, beside the inventory or below it, and not the inventory itself.";
+        "Patches, certificates and manifests are regular files of UTF-8 text with at most 1 MiB each. Their paths are relative to the inventory's directory, and none of them is the inventory itself.";
     2113 STORE_KIND "this kind of store is not there yet":
         "Stores in buckets can be written in an inventory and are used by a later ichor. A directory works: `store: {path: .ichor}`.";
     2114 BAD_RECORD "ichor's record of the cluster cannot be used":
@@ -349,7 +349,19 @@ catalogue! {
     2117 RENDER_PLACE "files cannot be rendered here":
         "Rendered files get a directory of their own, because it is closed to others and kept out of git as a whole.";
     2118 SHARED_SECRETS "two clusters share their secrets":
-        "Every cluster has a bundle of its own: whoever has access to one would have it to the other, and machines of one could join the other. Name `secrets.file` in each cluster's own inventory, not in shared defaults, or leave it out.";
+        "Every cluster has a bundle of its own: whoever has access to one would have it to the other, and machines of one could join the other. Name `secrets.file` in each cluster's own inventory, not in shared defaults, or leave it out. Bundles that lie in two files are compared as well: a copy of another cluster's secrets is the same mistake.";
+    2119 KEPT_FILE "a file that nobody can make again would be written over":
+        "The secrets bundle, the record beside it and the inventory are never written over, not even with `--overwrite`: what is lost with them cannot be made again. Write to another file or directory.";
+    2120 IN_GIT "secrets may get into git":
+        "Secrets in plain do not belong into a repository, where they stay in its history for ever. ichor's own store keeps itself out of git with a `.gitignore` of its own; a file or directory of yours does not. The finding says which line to add.";
+    2121 STORE_PLACE "the store cannot be here":
+        "The store gets a `.gitignore` that keeps all of it out of git, and is closed to others. A store that holds the inventory would hide it, so it needs a directory of its own, such as `.ichor`.";
+    2122 NO_RECORD "nobody has written down which contract the cluster was made with":
+        "A cluster keeps the machine-config shape of the Talos it was made with. That contract is recorded beside the secrets; where there are secrets and no record, ichor takes the contract of the Talos that the inventory names, and an upgrade would change the shape of every machine config. Write the contract into the inventory as `cluster.contract`, or restore `cluster.json` from a backup.";
+    2123 AUTHORITY_ENDS "a certificate authority ends":
+        "Nothing that an authority signed is accepted once it has ended, and a cluster whose authorities have ended cannot be reached any more. Authorities of Talos last ten years. Rotate them while they are valid: `talosctl rotate-ca` does it for the Talos API and for Kubernetes.";
+    2124 BUSY "another run is at work here":
+        "Two runs that write to one directory could undo each other's work, so the second one stops before it writes anything. Run the same command again once the first one has ended.";
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ fn configs(desired: &Desired, composer: &Composer<'_>, files: &mut Vec<File>, fi
         match composer.role(role) {
             Ok(config) => {
                 findings.extend(config.notes.clone());
-                let what = format!("machine config of any {role}");
+                let what = format!("machine config of any {}", words(role));
                 files.push(File::new(format!("{role}.yaml"), what, config.text()));
             }
             Err(found) => findings.extend(found),
@@ -113,6 +113,13 @@ fn configs(desired: &Desired, composer: &Composer<'_>, files: &mut Vec<File>, fi
             Ok(file) => files.extend(file),
             Err(finding) => findings.push(*finding),
         }
+    }
+}
+
+const fn words(role: Role) -> &'static str {
+    match role {
+        Role::ControlPlane => "control plane",
+        Role::Worker => "worker",
     }
 }
 

@@ -8,10 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    System,
-    system::{Links, Unreadable},
-};
+use crate::{System, system::Links};
 
 /// The name of the list.
 pub const NAME: &str = ".rendered.json";
@@ -19,31 +16,53 @@ pub const NAME: &str = ".rendered.json";
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 const SCHEMA: u32 = 1;
 
+/// The cluster that a directory is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Owner {
+    /// Its name.
+    pub cluster: String,
+    /// Its id for discovery, which new secrets change.
+    pub cluster_id: String,
+}
+
+/// The list as it was found.
+#[derive(Debug)]
+pub enum Listed {
+    /// There is none.
+    Nothing,
+    /// There is one.
+    List(List),
+    /// There is something else of its name.
+    Foreign(String),
+}
+
 /// What ichor wrote: for each file the digests that it may have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct List {
     schema: u32,
+    /// Whose files they are.
+    pub owner: Owner,
     /// By path below the directory.
     pub files: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl List {
     /// Makes a list.
-    pub const fn of(files: BTreeMap<String, BTreeSet<String>>) -> Self {
-        Self { schema: SCHEMA, files }
+    pub const fn of(owner: Owner, files: BTreeMap<String, BTreeSet<String>>) -> Self {
+        Self { schema: SCHEMA, owner, files }
     }
 
-    /// Reads the list of a directory. One that is missing or damaged lists nothing, and so every file that
-    /// differs counts as somebody else's.
-    pub fn read(system: &dyn System, directory: &Path) -> Result<Self, Unreadable> {
+    /// Reads the list of a directory.
+    pub fn read(system: &dyn System, directory: &Path) -> Listed {
         match system.read(&directory.join(NAME), MAX_BYTES, Links::Refuse) {
-            Ok(contents) => {
-                let list: Option<Self> = serde_json::from_slice(&contents.bytes).ok();
-                Ok(list.filter(|list| list.schema == SCHEMA).unwrap_or_else(|| Self::of(BTreeMap::new())))
-            }
-            Err(why) if why.is_missing() => Ok(Self::of(BTreeMap::new())),
-            Err(why) => Err(why),
+            Ok(contents) => match serde_json::from_slice::<Self>(&contents.bytes) {
+                Ok(list) if list.schema == SCHEMA => Listed::List(list),
+                _ => Listed::Foreign("it is not a list that ichor wrote".to_owned()),
+            },
+            Err(why) if why.is_missing() => Listed::Nothing,
+            Err(why) => Listed::Foreign(why.to_string()),
         }
     }
 

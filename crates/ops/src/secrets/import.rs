@@ -6,13 +6,13 @@
 
 use std::path::PathBuf;
 
-use ichor_model::Minor;
+use ichor_model::{Code, Finding, Findings, Minor};
 use ichor_spec::Sources;
 
 use super::show::{Authority, authorities};
 use crate::{
-    Halt, Site, System,
-    bundle::{self, Form, Found, Input},
+    Halt, Origin, Site, System,
+    bundle::{self, Form, Found, Input, Signer},
     halt::only,
     store::Store,
     system::Links,
@@ -48,15 +48,21 @@ pub fn import(
     sources: &mut Sources,
 ) -> Result<Imported, Halt> {
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
-    let found = bundle::read(system, input, sources)?;
+    store.sweep(system)?;
+    let mut found = bundle::read(system, input, Signer::Nobody, sources)?;
     let contract = site.desired.cluster.contract;
     let text = found.bundle.to_secrets_yaml();
     let was_there = is_kept(system, &store, text.expose().as_bytes());
-    if was_there {
-        complete_record(system, &store, contract)?;
+    let other_shape = found.contracts.filter(|(first, last)| !(*first..=*last).contains(&contract));
+    // A contract that nobody said and that does not fit is not written down: it would be kept for ever.
+    let recorded = (other_shape.is_none() || site.contract != Origin::Assumed).then_some(contract);
+    let notes = if was_there {
+        complete_record(system, &store, recorded)?
     } else {
-        store.keep(system, text.expose().as_bytes(), contract)?;
-    }
+        store.keep(system, text.expose().as_bytes(), recorded)?
+    };
+    found.findings.extend(notes);
+    found.findings.extend(other_shape.map(|shape| warn_of_shape(contract, shape)).into_iter().collect());
     let authorities = authorities(&found.bundle);
     Ok(Imported { authorities, contract, path: store.bundle().to_owned(), was_there, found })
 }
@@ -68,9 +74,24 @@ fn is_kept(system: &dyn System, store: &Store, bytes: &[u8]) -> bool {
 }
 
 /// A record that is there stays: the cluster was made with that contract.
-fn complete_record(system: &dyn System, store: &Store, contract: Minor) -> Result<(), Halt> {
-    match store.contract(system).map_err(|finding| Halt::invalid(only(*finding)))? {
-        Some(_) => Ok(()),
-        None => store.write_record(system, contract),
+fn complete_record(system: &dyn System, store: &Store, contract: Option<Minor>) -> Result<Findings, Halt> {
+    let recorded = store.contract(system).map_err(|finding| Halt::invalid(only(*finding)))?;
+    match contract.filter(|_| recorded.is_none()) {
+        Some(contract) => store.write_record(system, contract),
+        None => Ok(Findings::new()),
     }
+}
+
+/// Warns that the cluster's own machine config has another shape than those that ichor would write.
+fn warn_of_shape(contract: Minor, (first, last): (Minor, Minor)) -> Finding {
+    let nearest = if contract < first { first } else { last };
+    let shape =
+        if first == last { format!("contract {first}") } else { format!("contracts {first} to {last}") };
+    let message =
+        format!("the machine config has the shape of {shape}, and the inventory stands for {contract}");
+    Finding::warning(Code::CONTRACT, None, message)
+        .because("machine configs would change their shape, and patches that fit it would not fit any more")
+        .remedy(format!(
+            "write the contract that the cluster was made with, as in\n    cluster: {{contract: \"{nearest}\"}}"
+        ))
 }

@@ -12,7 +12,7 @@ use ichor_machineconfig::{
     pki::{PkiError, RsaKey},
     secrets::Bundle,
 };
-use ichor_model::{Code, Finding};
+use ichor_model::{Code, Finding, Findings, Minor};
 
 use crate::{Halt, Site, System, entropy::Draws, halt::only, store::Store};
 
@@ -23,6 +23,10 @@ pub struct New {
     pub path: PathBuf,
     /// The cluster's id for discovery.
     pub cluster_id: String,
+    /// The contract that was recorded.
+    pub contract: Minor,
+    /// Warnings.
+    pub findings: Findings,
 }
 
 /// Makes the secrets of a new cluster. The RSA key takes seconds, so the caller may have begun with it.
@@ -32,12 +36,14 @@ pub fn new(
     rsa: impl FnOnce() -> Result<RsaKey, PkiError>,
 ) -> Result<New, Halt> {
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
+    store.sweep(system)?;
     store.refuse_to_write(system)?;
     let mut draws = Draws::new(system);
     let made = rsa().and_then(|rsa| Bundle::generate(&mut draws, system.now(), rsa));
     let bundle = draws.vouch(made).map_err(|error| Halt::failed(only(cannot_make(&error))))?;
-    store.keep(system, bundle.to_secrets_yaml().expose().as_bytes(), site.desired.cluster.contract)?;
-    Ok(New { path: store.bundle().to_owned(), cluster_id: bundle.cluster_id })
+    let contract = site.desired.cluster.contract;
+    let findings = store.keep(system, bundle.to_secrets_yaml().expose().as_bytes(), Some(contract))?;
+    Ok(New { path: store.bundle().to_owned(), cluster_id: bundle.cluster_id, contract, findings })
 }
 
 fn cannot_make(error: &PkiError) -> Finding {

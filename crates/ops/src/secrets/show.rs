@@ -12,7 +12,13 @@ use ichor_model::{Findings, Minor};
 use ichor_spec::Sources;
 use sha2::{Digest, Sha256};
 
-use crate::{Halt, Site, System, bundle, halt::only, store::Store};
+use crate::{
+    Halt, Site, System,
+    bundle::{self, Signer},
+    halt::only,
+    shared::Fingerprint,
+    store::Store,
+};
 
 /// What may be told about a bundle.
 #[derive(Debug)]
@@ -33,6 +39,8 @@ pub struct Kept {
     pub encryption: &'static str,
     /// Warnings.
     pub findings: Findings,
+    /// What tells it from the bundles of other clusters.
+    pub fingerprint: Fingerprint,
 }
 
 /// What may be told about a certificate authority.
@@ -52,11 +60,12 @@ pub struct Authority {
 
 /// Returns what may be told about the bundle of a cluster.
 pub fn show(system: &dyn System, site: Site<'_>, sources: &mut Sources) -> Result<Kept, Halt> {
-    let found = bundle::of_cluster(system, site, None, sources)?;
+    let found = bundle::of_cluster(system, site, None, Signer::Nobody, sources)?;
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
     let recorded = store.contract(system).map_err(|finding| Halt::invalid(only(*finding)))?;
     let bundle = found.bundle;
     Ok(Kept {
+        fingerprint: Fingerprint::of(&bundle),
         shown: found.shown,
         contract: site.desired.cluster.contract,
         recorded: recorded.is_some(),
@@ -73,13 +82,7 @@ pub fn show(system: &dyn System, site: Site<'_>, sources: &mut Sources) -> Resul
 
 /// Returns what may be told about the authorities of a bundle.
 pub fn authorities(bundle: &Bundle) -> Vec<Authority> {
-    let all = [
-        ("Talos API", &bundle.os),
-        ("Kubernetes", &bundle.kubernetes),
-        ("aggregation layer", &bundle.aggregator),
-        ("etcd", &bundle.etcd),
-    ];
-    all.map(|(name, authority)| describe(name, authority)).to_vec()
+    bundle::authorities(bundle).map(|(name, authority)| describe(name, authority)).to_vec()
 }
 
 fn describe(name: &'static str, authority: &pki::Authority) -> Authority {

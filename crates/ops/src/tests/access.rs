@@ -1,19 +1,19 @@
 //! Talosconfigs and kubeconfigs.
 
-use std::{path::Path, time::Duration};
-
-use ichor_machineconfig::{
-    pki::TalosRole,
-    secrets::{Bundle, SecretText},
-    talosconfig::Talosconfig,
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
 };
+
+use ichor_machineconfig::{pki::TalosRole, secrets::Bundle, talosconfig::Talosconfig};
 use ichor_spec::Sources;
 
-use super::{INVENTORY, Memory, codes, lab, resolve, site, with_secrets};
+use super::{INVENTORY, Memory, codes, lab, messages, resolve, site, with_secrets};
 use crate::{
-    HaltKind,
-    access::{self, KUBECONFIG_LIFETIME, Kind, Server, TalosAccess},
-    bundle,
+    Halt, HaltKind, Site,
+    access::{self, KUBECONFIG_LIFETIME, Kind, Made, Server, TalosAccess, Target},
+    bundle::{self, Signer},
+    secrets,
 };
 
 fn admin() -> TalosAccess {
@@ -21,14 +21,16 @@ fn admin() -> TalosAccess {
 }
 
 fn bundle(memory: &Memory) -> Bundle {
-    bundle::of_cluster(memory, site(lab()), None, &mut Sources::default()).expect("secrets").bundle
+    bundle::of_cluster(memory, site(lab()), None, Signer::Nobody, &mut Sources::default())
+        .expect("secrets")
+        .bundle
 }
 
 #[test]
 fn endpoints_are_the_control_planes_and_never_the_vip() {
     let memory = with_secrets();
-    let (text, findings) = access::talosconfig(&memory, lab(), &bundle(&memory), &admin()).expect("made");
-    let config = Talosconfig::parse(text.expose()).expect("a talosconfig");
+    let (made, findings) = access::talosconfig(&memory, lab(), &bundle(&memory), &admin()).expect("made");
+    let config = Talosconfig::parse(made.text.expose()).expect("a talosconfig");
     let context = config.context(None).expect("a context");
     assert_eq!((context.name.as_str(), &context.endpoints[..]), ("lab", &["10.0.0.11".to_owned()][..]));
     assert!(findings.is_empty() && context.nodes.is_empty());
@@ -45,8 +47,9 @@ fn servers_are_the_endpoint_the_vip_or_a_control_plane() {
         ("vip", "https://10.0.0.5:6443"),
         ("cp-1", "https://10.0.0.11:6443"),
     ] {
-        let text = make(word).expect(word);
-        assert!(text.expose().contains(&format!("server: {server}\n")), "{word}");
+        let access = make(word).expect(word);
+        assert_eq!(access.leads_to, [server]);
+        assert!(access.text.expose().contains(&format!("server: {server}\n")), "{word}");
     }
     for word in ["worker-1", "nonsense"] {
         assert_eq!(codes(&make(word).expect_err(word)), ["ICH-2116"]);
@@ -72,27 +75,114 @@ fn leased_addresses_are_a_finding() {
     assert!(to(Server::Endpoint).is_ok());
 }
 
+fn write(memory: &Memory, made: &Made, path: &str, overwrite: bool) -> Result<(), Halt> {
+    let path = Path::new(path);
+    let files = [PathBuf::from("home/ichor.yaml")];
+    let site = Site { files: &files, ..site(lab()) };
+    access::write(memory, site, made, Target { path, overwrite, given: Some(Path::new("given")) })
+}
+
+fn both(memory: &Memory) -> [Made; 2] {
+    let bundle = bundle(memory);
+    let (talosconfig, _) = access::talosconfig(memory, lab(), &bundle, &admin()).expect("made");
+    let kubeconfig = access::kubeconfig(memory, lab(), &bundle, &Server::Endpoint, KUBECONFIG_LIFETIME);
+    [talosconfig, kubeconfig.expect("made")]
+}
+
 #[test]
-fn only_files_of_the_same_kind_are_written_over() {
+fn only_access_to_the_same_cluster_is_replaced_unasked() {
     let memory = with_secrets();
-    let (text, _) = access::talosconfig(&memory, lab(), &bundle(&memory), &admin()).expect("made");
-    memory.put("diary", b"dear diary\n");
-    memory.put("config", text.expose().as_bytes());
     memory.directories.borrow_mut().insert("directory".into());
-    let write = |path: &str, kind, overwrite| {
-        access::write(&memory, Path::new(path), &SecretText::new("new"), kind, overwrite)
-    };
-    for (path, kind) in [
-        ("diary", Kind::Talosconfig),
-        ("config", Kind::Kubeconfig),
-        ("config", Kind::Bundle),
-        ("directory", Kind::Talosconfig),
-    ] {
-        assert_eq!(write(path, kind, false).expect_err(path).kind, HaltKind::Refused, "{path}");
+    for made in both(&memory) {
+        memory.put("diary", b"dear diary\n");
+        memory.put("config", made.text.expose().as_bytes());
+        write(&memory, &made, "config", false).expect("the same cluster");
+        memory.files.borrow_mut().remove(Path::new("new"));
+        write(&memory, &made, "new", false).expect("a new file");
+        for path in ["diary", "directory"] {
+            let halt = write(&memory, &made, path, false).expect_err(path);
+            assert_eq!((halt.kind, codes(&halt)), (HaltKind::Refused, vec!["ICH-2109".to_owned()]), "{path}");
+        }
+        assert_eq!(memory.text("diary").as_deref(), Some("dear diary\n"));
+        write(&memory, &made, "diary", true).expect("as asked");
     }
-    assert_eq!(memory.text("diary").as_deref(), Some("dear diary\n"));
-    write("new", Kind::Bundle, false).expect("a new file");
-    write("config", Kind::Talosconfig, false).expect("a talosconfig");
-    write("diary", Kind::Talosconfig, true).expect("as asked");
-    assert_eq!(memory.text("diary").as_deref(), Some("new"));
+    let [talosconfig, kubeconfig] = both(&memory);
+    memory.put("config", talosconfig.text.expose().as_bytes());
+    assert!(write(&memory, &kubeconfig, "config", false).is_err(), "of another kind");
+    let bundle = Made { kind: Kind::Bundle, ..talosconfig };
+    assert!(write(&memory, &bundle, "config", false).is_err());
+}
+
+#[test]
+fn access_to_other_clusters_is_kept_and_named() {
+    let memory = with_secrets();
+    let [talosconfig, kubeconfig] = both(&memory);
+    let merged =
+        kubeconfig.text.expose().replace("users:\n", "users:\n- name: work\n  user: {token: hunter2}\n");
+    let other_cluster =
+        kubeconfig.text.expose().replace("clusters:\n", "clusters:\n- {name: work, cluster: {server: x}}\n");
+    let other_context =
+        talosconfig.text.expose().replace("contexts:\n", "contexts:\n    work:\n        endpoints: [a]\n");
+    for (made, there, said) in [
+        (&kubeconfig, merged, "`user work`"),
+        (&kubeconfig, other_cluster, "`cluster work`"),
+        (&talosconfig, other_context, "`context work`"),
+    ] {
+        memory.put("config", there.as_bytes());
+        let halt = write(&memory, made, "config", false).expect_err(said);
+        let told = messages(&halt.findings);
+        assert!(
+            halt.kind == HaltKind::Refused && told.contains(said) && told.contains("--overwrite"),
+            "{told}"
+        );
+        assert!(!told.contains("hunter2"), "{told}");
+        assert_eq!(memory.text("config"), Some(there));
+        write(&memory, made, "config", true).expect("as asked");
+    }
+}
+
+#[test]
+fn access_by_another_authority_is_kept() {
+    let (memory, elsewhere) = (with_secrets(), Memory::default());
+    elsewhere.drawn.set(7);
+    secrets::new(&elsewhere, site(lab()), || Ok(super::rsa())).expect("other secrets");
+    for (made, other) in both(&memory).iter().zip(both(&elsewhere)) {
+        memory.put("config", other.text.expose().as_bytes());
+        let halt = write(&memory, made, "config", false).expect_err("another authority");
+        assert!(messages(&halt.findings).contains("another certificate authority"));
+    }
+}
+
+#[test]
+fn what_nobody_can_make_again_is_never_written_over() {
+    let memory = with_secrets();
+    memory.put("given", b"a bundle");
+    memory.put("home/ichor.yaml", INVENTORY.as_bytes());
+    let [talosconfig, _] = both(&memory);
+    for path in ["home/.ichor/lab/secrets.yaml", "home/.ichor/lab/cluster.json", "given", "home/ichor.yaml"] {
+        let before = memory.text(path);
+        let halt = write(&memory, &talosconfig, path, true).expect_err(path);
+        assert_eq!((halt.kind, codes(&halt)), (HaltKind::Refused, vec!["ICH-2119".to_owned()]), "{path}");
+        assert_eq!(memory.text(path), before);
+    }
+}
+
+#[test]
+fn only_the_authority_that_signs_has_to_be_in_its_time() {
+    let memory = with_secrets();
+    memory.later.set(11 * 365 * 86_400);
+    let read = |signer| bundle::of_cluster(&memory, site(lab()), None, signer, &mut Sources::default());
+    let told = messages(&read(Signer::Nobody).expect("only looked at").findings);
+    assert_eq!(told.matches("expired").count(), 4, "{told}");
+    for signer in [Signer::Talos, Signer::Kubernetes] {
+        let halt = read(signer).expect_err("signs");
+        assert_eq!(codes(&halt).iter().filter(|code| *code == "ICH-2103").count(), 1);
+    }
+    secrets::show(&memory, site(lab()), &mut Sources::default()).expect("shown");
+    secrets::export(&memory, site(lab()), &mut Sources::default()).expect("exported");
+    memory.later.set((10 * 365 - 60) * 86_400);
+    let told = messages(&read(Signer::Talos).expect("still valid").findings);
+    assert_eq!(told.matches("ends at").count(), 4, "{told}");
+    memory.later.set((10 * 365 - 100) * 86_400);
+    assert!(read(Signer::Talos).expect("valid").findings.is_empty());
 }

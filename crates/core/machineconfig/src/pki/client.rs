@@ -61,7 +61,7 @@ impl FromStr for TalosRole {
         Self::ALL.into_iter().find(|role| role.word().strip_prefix("os:") == Some(bare)).ok_or_else(|| {
             Problem::new(
                 "is not a role of the Talos API",
-                "write `admin`, `operator`, `reader` or `etcd:backup`",
+                "write `os:admin`, `os:operator`, `os:reader` or `os:etcd:backup`",
             )
         })
     }

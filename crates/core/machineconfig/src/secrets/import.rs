@@ -4,6 +4,8 @@
 //! most have documents of their own, with PEM as it is. A part is taken from its own document if
 //! there is one, so that configs between the two shapes are read too.
 
+use ichor_model::Minor;
+
 use super::{
     Bundle, Flaws,
     draft::{Draft, Form, Pair, Slot},
@@ -17,7 +19,7 @@ use crate::{
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Reads a bundle, or says everything that is wrong with it.
-pub fn read(text: &str, now: Timestamp) -> Result<Bundle, Flaws> {
+pub fn read(text: &str, now: Option<Timestamp>) -> Result<Bundle, Flaws> {
     let documents = tree::parse(text, MAX_BYTES)?;
     let config = Config { documents: &documents };
     let Some(machine) = config.legacy().and_then(|legacy| legacy.get("machine")) else {
@@ -44,6 +46,25 @@ pub fn read(text: &str, now: Timestamp) -> Result<Bundle, Flaws> {
             "give the machine config of a control plane",
         )),
     }
+}
+
+/// Returns the contracts whose shape a machine config has, the first and the last of them, if it shows any.
+///
+/// Up to 1.11 the features that later releases always have are switched on one by one; 1.12 brought the
+/// document that names the machine, and 1.14 documents for everything about Kubernetes.
+pub fn contracts_of(text: &str) -> Option<(Minor, Minor)> {
+    let documents = tree::parse(text, MAX_BYTES).ok()?;
+    let has_kind = |matches: fn(&str) -> bool| {
+        documents.iter().filter_map(|document| document.get("kind").and_then(Node::text)).any(matches)
+    };
+    let features = Config { documents: &documents }.legacy()?.get("machine")?.get("features");
+    if features.is_some_and(|features| features.get("rbac").is_some()) {
+        return Some((Minor::new(1, 8), Minor::new(1, 11)));
+    }
+    if has_kind(|kind| kind.starts_with("Kube")) {
+        return Some((Minor::new(1, 14), Minor::new(1, 14)));
+    }
+    has_kind(|kind| kind == "HostnameConfig").then_some((Minor::new(1, 12), Minor::new(1, 13)))
 }
 
 /// The documents of a machine config.

@@ -22,7 +22,7 @@ const SECTIONS: [(&str, &[&str]); 4] = [
 ];
 
 /// Reads a bundle, or says everything that is wrong with it.
-pub fn read(text: &str, now: Timestamp) -> Result<Bundle, Flaws> {
+pub fn read(text: &str, now: Option<Timestamp>) -> Result<Bundle, Flaws> {
     let documents = tree::parse(text, MAX_BYTES)?;
     let root = match &documents[..] {
         [] => return Err(Flaws::one("", None, "is empty", "give the `secrets.yaml` of a cluster")),

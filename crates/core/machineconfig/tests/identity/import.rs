@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ichor_machineconfig::{
     pki::Authority,
-    secrets::{Bundle, Encryption},
+    secrets::{Bundle, Encryption, contracts_of},
 };
 
 use crate::support::{bundle, now};
@@ -138,4 +138,27 @@ fn what_is_no_machine_config_is_refused() {
         assert!(found.contains("machine"), "{text}: {found}");
     }
     assert!(message("machine: {type: other}").contains("neither"));
+}
+
+#[test]
+fn a_config_shows_the_contracts_whose_shape_it_has() {
+    let bundle = bundle(1);
+    let shape = |text: &str| contracts_of(text).map(|(first, last)| format!("{first}-{last}"));
+    let with_features = old_config(&bundle)
+        .replace("    type: controlplane\n", "    type: controlplane\n    features: {rbac: true}\n");
+    assert_eq!(shape(&with_features).as_deref(), Some("1.8-1.11"));
+    assert_eq!(shape(&old_config(&bundle)).as_deref(), Some("1.12-1.13"));
+    assert_eq!(shape(&new_config(&bundle, "secretbox")).as_deref(), Some("1.14-1.14"));
+    for text in ["", "machine: {type: controlplane}\n", "- 1\n", "machine: [\n"] {
+        assert_eq!(shape(text), None, "{text}");
+    }
+}
+
+#[test]
+fn authorities_that_have_ended_are_no_flaw_where_nobody_asks_for_the_time() {
+    let bundle = bundle(1);
+    let config = old_config(&bundle);
+    let late = now().plus(std::time::Duration::from_hours(20 * 365 * 24));
+    assert!(Bundle::from_machine_config(&config, late).is_err());
+    assert_eq!(Bundle::from_machine_config(&config, None), Ok(bundle));
 }
