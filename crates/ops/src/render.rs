@@ -72,10 +72,8 @@ pub fn draw(
     let found = bundle::of_cluster(system, site, request.secrets, sources)?;
     let mut findings = found.findings;
     let gathered = materials::gather(system, site, &needs(site.desired), sources).map_err(Halt::invalid)?;
-    let drawn = draw_up(system, site.desired, &found.bundle, &gathered, request.directory);
-    let (files, notes) =
-        drawn.map_err(|halt| Halt { findings: materials::hide(&gathered, &halt.findings), ..halt })?;
-    findings.extend(materials::hide(&gathered, &notes));
+    let (files, notes) = draw_up(system, site.desired, &found.bundle, &gathered, request.directory)?;
+    findings.extend(notes);
     let (seen, notes) = look(system, site, request, &files)?;
     findings.extend(notes);
     Ok(Drawn { directory: request.directory.to_owned(), files, seen, findings })
