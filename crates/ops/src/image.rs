@@ -6,10 +6,10 @@
 
 use ichor_machineconfig::{
     meta,
-    schematic::{Schematic, image_id},
+    schematic::{Schematic, image_id, installer},
 };
 use ichor_model::{
-    Code, Desired, Finding, Minor,
+    Code, Desired, Finding,
     desired::{Image, ImageSource},
 };
 use serde::Serialize;
@@ -72,17 +72,6 @@ fn recipe(desired: &Desired, image: &Image) -> Result<Option<Schematic>, Halt> {
             Halt::invalid(only(Finding::error(Code::BOOT_PATH, None, message).remedy(problem.remedy)))
         })?;
     Ok(Some(recipe.with_meta(meta::NETWORK_KEY, value)))
-}
-
-/// The installer carries no META, so its recipe is that of the image without it.
-fn installer(image: &Image) -> String {
-    let factory = image.factory.split_once("://").map_or(image.factory.as_str(), |(_, host)| host);
-    let flavour = if image.secureboot { "-secureboot" } else { "" };
-    // From 1.10 on there is an installer for each platform.
-    let platform =
-        if image.talos.minor() >= Minor::new(1, 10) { format!("{}-", image.platform) } else { String::new() };
-    let factory = factory.trim_end_matches('/');
-    format!("{factory}/{platform}installer{flavour}/{}:{}", image_id(image), image.talos)
 }
 
 fn url(image: &Image, id: &str) -> String {

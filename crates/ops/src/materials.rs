@@ -3,13 +3,13 @@
 //! Everything is read, and everything that is wrong is said at once. Files are kept with hidden lines for
 //! findings, because a patch may hold a secret on any of them.
 
-use std::{borrow::Cow, collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use ichor_machineconfig::{
     compose::{Material, Materials, Needs},
     secrets::SecretText,
 };
-use ichor_model::{Code, Desired, Finding, Findings, SecretRef, Span, desired::Setting};
+use ichor_model::{Code, Desired, Finding, Findings, SecretRef, desired::Setting};
 use ichor_spec::Sources;
 use zeroize::Zeroizing;
 
@@ -49,64 +49,6 @@ pub fn gather(
         }
     }
     if findings.has_errors() { Err(findings) } else { Ok(Materials { files, secrets }) }
-}
-
-/// Keeps the lines and values of files out of sight: a patch may hold a secret in any of them.
-pub fn hide(materials: &Materials, findings: &Findings) -> Findings {
-    findings.iter().map(|finding| hide_values(materials, finding)).collect()
-}
-
-fn hide_values(materials: &Materials, finding: &Finding) -> Finding {
-    let places = finding.at.iter().chain(finding.related.iter().map(|(at, _)| at));
-    let in_files: Vec<(&Material, Span)> = places
-        .filter_map(|at| {
-            materials.files.values().find(|file| file.source == at.source).map(|file| (file, *at))
-        })
-        .collect();
-    if in_files.is_empty() {
-        return finding.clone();
-    }
-    let values: Vec<Cow<'_, str>> =
-        in_files.iter().filter_map(|(file, at)| value_at(&file.bytes, *at)).collect();
-    let hidden = |text: &String| without_values(text, &values);
-    Finding {
-        message: hidden(&finding.message),
-        notes: finding.notes.iter().map(hidden).collect(),
-        related: finding.related.iter().map(|(at, what)| (*at, hidden(what))).collect(),
-        remedy: finding.remedy.as_ref().map(hidden),
-        private: true,
-        ..finding.clone()
-    }
-}
-
-/// Returns the value at a place; nothing if a key stands there, which is no secret. A finding about the
-/// whole file may be about any of it.
-fn value_at(bytes: &[u8], at: Span) -> Option<Cow<'_, str>> {
-    let (start, end) = (bytes.len().min(at.start as usize), bytes.len().min(at.end as usize));
-    if start >= end {
-        return Some(String::from_utf8_lossy(bytes));
-    }
-    let after = bytes[end..].iter().find(|byte| !matches!(byte, b'"' | b'\'' | b' '));
-    (after != Some(&b':')).then(|| String::from_utf8_lossy(&bytes[start..end]))
-}
-
-/// Takes out of a message what repeats a value or its beginning: between backticks, and in the lines of a
-/// patch that is proposed.
-fn without_values(text: &str, values: &[Cow<'_, str>]) -> String {
-    let repeats = |quoted: &str| {
-        let quoted = quoted.trim_end_matches('…').trim_matches(['"', '\'']);
-        !quoted.is_empty() && values.iter().any(|value| value.contains(quoted))
-    };
-    let (first, proposed) = text.split_once('\n').map_or((text, None), |(first, rest)| (first, Some(rest)));
-    let parts = first.split('`').enumerate();
-    let hidden = parts.map(|(i, part)| if i % 2 == 1 && repeats(part) { "…" } else { part });
-    let first = hidden.collect::<Vec<_>>().join("`");
-    let Some(proposed) = proposed else { return first };
-    let lines = proposed.lines().map(|line| {
-        let (key, value) = split_entry(line);
-        if repeats(value.trim()) { format!("{key}…") } else { line.to_owned() }
-    });
-    [first].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 fn read_file(system: &dyn System, site: Site<'_>, name: &str) -> Result<Zeroizing<Vec<u8>>, Box<Finding>> {
@@ -208,48 +150,4 @@ fn places(desired: &Desired, reference: &SecretRef) -> String {
         used.map(move |(key, _)| format!("`{key}` of extension service `{name}`"))
     });
     registries.chain(services).collect::<Vec<_>>().join(", ")
-}
-
-/// Splits a line of YAML before its value.
-fn split_entry(line: &str) -> (&str, &str) {
-    let start = line.find(|c: char| c != ' ' && c != '-').unwrap_or(line.len());
-    match line.find(": ") {
-        Some(at) => line.split_at(at + 2),
-        None if line.ends_with(':') => (line, ""),
-        None => line.split_at(start),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(patch: &str, part: &str, message: &str) -> String {
-        let start = patch.find(part).expect("a part");
-        let offset = |at: usize| u32::try_from(at).expect("short");
-        let at = Span { start: offset(start), end: offset(start + part.len()), ..Span::default() };
-        let file = Material { source: at.source, bytes: patch.into() };
-        let materials = Materials { files: [("p".to_owned(), file)].into(), ..Materials::default() };
-        let finding = Finding::error(Code::WRONG_TYPE, at, message);
-        let hidden = hide(&materials, &Findings::from_iter([finding]));
-        let finding = hidden.iter().next().expect("a finding");
-        assert!(finding.private);
-        finding.message.clone()
-    }
-
-    #[test]
-    fn values_are_taken_out_and_keys_stay() {
-        let patch = "machine:\n  token: hunter2-and-more\n  tokn: x\n";
-        assert_eq!(told(patch, "hunter2-and-more", "`token` is `hunter2-and-more`"), "`token` is `…`");
-        assert_eq!(told(patch, "hunter2-and-more", "`token` is `hunter2…`"), "`token` is `…`");
-        assert_eq!(told(patch, "tokn", "`tokn` is not known"), "`tokn` is not known");
-        assert_eq!(
-            told(
-                patch,
-                "hunter2-and-more",
-                "write:\nmachine:\n    token: hunter2-and-more\n    other:\n    - hunter2"
-            ),
-            "write:\nmachine:\n    token: …\n    other:\n    - …"
-        );
-    }
 }

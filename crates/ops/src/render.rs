@@ -89,10 +89,8 @@ pub fn draw(
     let mut findings = found.findings;
     findings.extend(unknown_contract(system, site, request.secrets));
     let gathered = materials::gather(system, site, &needs(site.desired), sources).map_err(Halt::invalid)?;
-    let drawn = draw_up(system, site.desired, &found.bundle, &gathered, request.directory);
-    let (files, notes) =
-        drawn.map_err(|halt| Halt { findings: materials::hide(&gathered, &halt.findings), ..halt })?;
-    findings.extend(materials::hide(&gathered, &notes));
+    let (files, notes) = draw_up(system, site.desired, &found.bundle, &gathered, request.directory)?;
+    findings.extend(notes);
     let fingerprint = Fingerprint::of(&found.bundle);
     let owner = Owner { cluster: site.name().to_owned(), cluster_id: fingerprint.cluster_id.clone() };
     let (seen, notes) = look(system, site, Wanted { owner: &owner, files: &files, request })?;

@@ -26,6 +26,12 @@ os:
 patches: [patch.yaml]
 ";
 
+const REGISTRY_ALONE: &str = "\
+os:
+  registries: {registry.lab.example: {username: me, password: {file: password}}}
+patches: [patch.yaml]
+";
+
 const ALL_WELL: &str = "all is well";
 
 /// The bundle with secrets that can be recognised.
@@ -127,8 +133,6 @@ fn search(lab: &Lab, about: &str) -> Vec<i32> {
             let Outcome { code, stdout, stderr } = Outcome::of(&mut command);
             let gives = GIVERS.contains(&verb) && !rest.contains(&"--out") && code == 0;
             for secret in &forbidden {
-                // The name of a file or variable in the messages is not its content.
-                let clean = |text: &str| text.replace("canary.yaml", "").replace("CANARY_SERVICE", "");
                 assert!(!clean(&stderr).contains(secret), "{about}: {arguments:?} tells {secret}:\n{stderr}");
                 let shows = clean(&stdout).contains(secret);
                 assert!(gives || !shows, "{about}: {arguments:?} shows {secret}:\n{stdout}");
@@ -138,6 +142,29 @@ fn search(lab: &Lab, about: &str) -> Vec<i32> {
         }
     }
     codes
+}
+
+/// The name of a file or variable in the messages is not its content.
+fn clean(text: &str) -> String {
+    text.replace("canary.yaml", "").replace("CANARY_SERVICE", "")
+}
+
+/// Checks that a cluster is refused when it is rendered, and searches what is said. Returns it as text.
+fn search_refusal(lab: &Lab, about: &str) -> String {
+    let forbidden = forbidden();
+    let mut told = String::new();
+    for form in ["json", "yaml", "table"] {
+        let mut command = lab.command(&["render", "-o", form]);
+        command.env("RUST_LOG", "trace").env("CANARY_SERVICE", SERVICE);
+        let Outcome { code, stdout, stderr } = Outcome::of(&mut command);
+        assert_eq!(code, 3, "{about}: not refused\n{stdout}{stderr}");
+        for secret in &forbidden {
+            assert!(!clean(&stdout).contains(secret), "{about}: shows {secret}:\n{stdout}");
+            assert!(!clean(&stderr).contains(secret), "{about}: tells {secret}:\n{stderr}");
+        }
+        told = stderr;
+    }
+    told
 }
 
 #[test]
@@ -186,12 +213,13 @@ fn nothing_is_told_of_broken_patches() {
         format!("machine: {PATCH}\n"),
         format!("machine:\n  token: [{PATCH}]\n"),
         format!("machine:\n  ca: {{crt: {PATCH}, key: {PATCH}}}\n"),
-        format!("cluster:\n  secret: {PATCH}\n  token: {PATCH}\n"),
         format!("cluster:\n  secretboxEncryptionSecret: {{a: {PATCH}}}\n"),
         format!("machine:\n  registries:\n    config:\n      x:\n        auth: {{password: [{PATCH}]}}\n"),
         format!("machine:\n  registries:\n    config:\n      x:\n        auth: {PATCH}\n"),
         format!("apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: vpn\nenvironment: KEY={PATCH}\n"),
-        format!("apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: vpn\nenvironment: [{PATCH}]\n"),
+        format!(
+            "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: vpn\nenvironment: [{{a: {PATCH}}}]\n"
+        ),
         format!(
             "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: vpn\nconfigFiles: [{{content: {PATCH}}}]\n"
         ),
@@ -200,7 +228,80 @@ fn nothing_is_told_of_broken_patches() {
     ] {
         let lab = lab("patch.yaml", content.as_bytes());
         search(&lab, &content);
+        search_refusal(&lab, &content);
     }
+}
+
+#[test]
+fn nothing_is_told_of_a_patch_that_sets_secrets() {
+    let content = format!("cluster:\n  secret: {PATCH}\n  token: {PATCH}\n");
+    let lab = lab("patch.yaml", content.as_bytes());
+    search(&lab, &content);
+    let config = fs::read_to_string(lab.path("rendered/machines/cp-1.yaml")).expect("a config");
+    assert!(config.contains(&format!("token: {PATCH}")));
+}
+
+/// Patches that are well-formed, and whose values Talos refuses in messages of all kinds.
+#[test]
+fn nothing_is_told_of_refused_values() {
+    for content in [
+        format!("machine: {{nodeLabels: {{foo: \"{PATCH} with space\"}}}}"),
+        format!("machine: {{nodeTaints: {{foo: \"{PATCH}:Never\"}}}}"),
+        format!("machine: {{kubelet: {{image: \"{PATCH}:{PATCH}:{PATCH}\"}}}}"),
+        format!(
+            "machine: {{logging: {{destinations: [{{endpoint: 'tcp://10.0.0.1:1', format: {PATCH}}}]}}}}"
+        ),
+        format!("machine: {{type: {PATCH}}}"),
+        format!("machine: {{install: {{wipe: {PATCH}}}}}"),
+        format!("cluster: {{network: {{dnsDomain: '{PATCH} {PATCH}', podSubnets: [{PATCH}]}}}}"),
+        format!(
+            "cluster: {{inlineManifests: [{{name: {PATCH}, contents: x}}, {{name: {PATCH}, contents: x}}]}}"
+        ),
+        format!(
+            "machine: {{features: {{kubernetesTalosAPIAccess: {{enabled: true, allowedRoles: [{PATCH}]}}}}}}"
+        ),
+        format!("apiVersion: v1alpha1\nkind: LinkConfig\nname: eth0\naddresses: [{{address: {PATCH}}}]\n"),
+        format!("- {{op: add, path: /machine/sysctls, value: {{a: '{PATCH}'}}}}"),
+        format!("- {{op: {PATCH}, path: /machine/sysctls}}"),
+    ] {
+        search_refusal(&lab("patch.yaml", content.as_bytes()), &content);
+        let inline = format!("patches: [{{inline: {}}}]", serde_json::Value::from(content.as_str()));
+        let inventory = format!("{}{SERVICES}", whole("a")).replace("patches: [patch.yaml]", &inline);
+        let stderr = search_refusal(&lab("ichor.yaml", inventory.as_bytes()), &inventory);
+        assert!(stderr.contains("ichor.yaml:"), "an inline patch has a place:\n{stderr}");
+    }
+}
+
+/// Configs of one document, where operations apply.
+#[test]
+fn nothing_is_told_of_copied_secrets() {
+    let inventory = whole("a").replace("v1.13.9", "v1.11.6").replace("v1.36.3", "v1.34.1") + REGISTRY_ALONE;
+    let secrets = [
+        "/machine/token",
+        "/machine/ca/key",
+        "/cluster/secret",
+        "/cluster/token",
+        "/cluster/secretboxEncryptionSecret",
+        "/machine/registries/config/registry.lab.example/auth/password",
+    ];
+    for from in secrets {
+        for path in ["/machine/install/wipe", "/machine/kubelet/image", "/machine/type"] {
+            let content = format!("- {{op: copy, from: {from}, path: {path}}}\n");
+            let lab = lab("patch.yaml", content.as_bytes());
+            lab.write("ichor.yaml", &inventory);
+            lab.write(RECORD, "{\"schema\": 1, \"contract\": \"1.11\"}");
+            let stderr = search_refusal(&lab, &content);
+            assert!(stderr.contains('…'), "the secret arrived where it was copied to:\n{stderr}");
+        }
+    }
+    let content = format!(
+        r#"[{{"op":"add","path":"/machine/registries","value":{{"config":{{"ghcr.io":{{"auth":"{PATCH}"}}}}}}}}]"#
+    );
+    let lab = lab("patch.yaml", content.as_bytes());
+    lab.write("ichor.yaml", &inventory);
+    lab.write(RECORD, "{\"schema\": 1, \"contract\": \"1.11\"}");
+    let stderr = search_refusal(&lab, &content);
+    assert!(stderr.contains("`machine.registries.config.ghcr.io.auth`"), "keys stay:\n{stderr}");
 }
 
 #[test]

@@ -8,8 +8,11 @@
 //!    whole cluster.
 //! 4. The result is judged as the machine's Talos would judge it; what is wrong with it is told of the
 //!    patch that brought it in.
+//! 5. `mask` takes secrets and the values of patches out of everything that is said, so that whoever shows
+//!    it need not think of them.
 
 mod draw;
+mod mask;
 mod materials;
 mod patches;
 
@@ -18,7 +21,6 @@ use ichor_model::{
     desired::{ImageSource, Machine, PatchScope, Platform, Role},
 };
 
-pub use draw::blueprint;
 pub use materials::{Material, Materials, Needs, needs};
 
 use crate::{
@@ -29,6 +31,7 @@ use crate::{
     secrets::{Bundle, SecretText},
     validate::{Mode, validate},
 };
+use mask::Mask;
 use patches::Patches;
 
 /// A machine config that its Talos accepts.
@@ -54,29 +57,51 @@ pub struct Composer<'a> {
     bundle: &'a Bundle,
     roles: [Blueprint; 2],
     patches: Patches,
+    notes: Findings,
+    mask: Mask,
 }
 
 impl<'a> Composer<'a> {
     /// Prepares what all configs share, or says everything that is wrong with it.
     pub fn new(desired: &'a Desired, bundle: &'a Bundle, materials: &Materials) -> Result<Self, Findings> {
+        let mask = Mask::new(desired, bundle, materials);
         let mut findings = Findings::new();
         let roles = Role::ALL.map(|role| draw::of_role(desired, role, materials, &mut findings));
         let patches = Patches::read(desired, materials, &mut findings);
         match roles {
             [Some(control_plane), Some(worker)] if !findings.has_errors() => {
-                Ok(Self { desired, bundle, roles: [control_plane, worker], patches })
+                let notes = mask.over(patches.notes());
+                Ok(Self { desired, bundle, roles: [control_plane, worker], patches, notes, mask })
             }
-            _ => Err(findings.sorted()),
+            _ => Err(mask.over(&findings).sorted()),
         }
     }
 
     /// Returns what is odd about the patches themselves.
-    pub fn notes(&self) -> &Findings {
-        self.patches.notes()
+    pub const fn notes(&self) -> &Findings {
+        &self.notes
     }
 
     /// Makes the config of a machine.
     pub fn machine(&self, machine: &Machine) -> Result<Composed, Findings> {
+        self.masked(self.compose_machine(machine))
+    }
+
+    /// Makes the config of a role: without the name and the addresses of a machine, and without the
+    /// patches of groups and machines.
+    pub fn role(&self, role: Role) -> Result<Composed, Findings> {
+        self.masked(self.compose_role(role))
+    }
+
+    /// Takes secrets out of what is said. Everything that this type returns goes through here.
+    fn masked(&self, made: Result<Composed, Findings>) -> Result<Composed, Findings> {
+        match made {
+            Ok(composed) => Ok(Composed { notes: self.mask.over(&composed.notes), ..composed }),
+            Err(findings) => Err(self.mask.over(&findings).sorted()),
+        }
+    }
+
+    fn compose_machine(&self, machine: &Machine) -> Result<Composed, Findings> {
         let mut findings = Findings::new();
         let blueprint = draw::of_machine(self.of_role(machine.role), self.desired, machine, &mut findings);
         if findings.has_errors() {
@@ -90,9 +115,7 @@ impl<'a> Composer<'a> {
         })
     }
 
-    /// Makes the config of a role: without the name and the addresses of a machine, and without the
-    /// patches of groups and machines.
-    pub fn role(&self, role: Role) -> Result<Composed, Findings> {
+    fn compose_role(&self, role: Role) -> Result<Composed, Findings> {
         let machine = self.desired.of_role(role).next();
         let mut patches = match machine.or(self.desired.machines.first()) {
             Some(machine) => self.patches.of_machine(machine)?,
@@ -159,7 +182,7 @@ impl Subject<'_> {
         let told = errors.map(|error| match first(&error).and_then(|step| step.checked_sub(1)) {
             Some(i) => {
                 let patch = self.patches[i];
-                (placed(error, patch).because(format!("in patch `{}`", patch.name())), Some(i))
+                (patch.about(placed(error, patch)), Some(i))
             }
             None => (error.because(format!("in the machine config of {}", self.name)), None),
         });
@@ -170,36 +193,8 @@ impl Subject<'_> {
 /// A finding about what was generated points at the document of the patch that made it wrong.
 fn placed(finding: Finding, patch: &Patch) -> Finding {
     let about = |document: &&Document| finding.message.contains(&document.identity().label());
-    let document = patch.documents().find(about).or_else(|| patch.documents().next());
-    let at = finding.at.or_else(|| document.and_then(Document::at));
+    let at = finding.at.or_else(|| patch.documents().find(about).and_then(Document::at));
     Finding { at, ..finding }
-}
-
-/// Makes the config of one machine. For those of many use a [`Composer`], which reads patches once.
-pub fn machine_config(
-    desired: &Desired,
-    machine: &Machine,
-    bundle: &Bundle,
-    materials: &Materials,
-) -> Result<Composed, Findings> {
-    let composer = Composer::new(desired, bundle, materials)?;
-    composer.machine(machine).map(|composed| with_notes(composed, composer.notes()))
-}
-
-/// Makes the config of a role, as `talosctl gen config` does.
-pub fn role_config(
-    desired: &Desired,
-    role: Role,
-    bundle: &Bundle,
-    materials: &Materials,
-) -> Result<Composed, Findings> {
-    let composer = Composer::new(desired, bundle, materials)?;
-    composer.role(role).map(|composed| with_notes(composed, composer.notes()))
-}
-
-fn with_notes(mut composed: Composed, notes: &Findings) -> Composed {
-    composed.notes.extend(notes.clone());
-    composed
 }
 
 /// Whether a machine is installed by its config or runs from a disk image.

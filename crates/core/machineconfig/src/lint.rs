@@ -8,7 +8,7 @@ use ichor_model::{Code, Finding, Findings, Minor, Span};
 
 use crate::{
     document::{Config, Document, Map, Value, read::Path},
-    patch::{Patch, named},
+    patch::Patch,
     schema::{self, Replaced, Struct, Type, release},
     validate::{replaced_twice, too_new},
 };
@@ -46,7 +46,7 @@ pub fn lint(patch: &Patch, target: Target) -> Findings {
             findings.extend(hostname(document, target));
         }
     }
-    named(patch.name(), &findings)
+    patch.told(&findings)
 }
 
 /// Kinds that configs of a contract have from the beginning and that say what legacy fields said.

@@ -31,6 +31,8 @@ use json::Operation;
 pub struct Patch {
     name: String,
     content: Content,
+    /// Where it stands, if its own values have no place.
+    at: Option<Span>,
     /// What was odd about it, but no reason to refuse it.
     notes: Findings,
 }
@@ -52,15 +54,15 @@ struct PatchDocument {
 impl Patch {
     /// Reads a patch from YAML or JSON text. An empty one changes nothing.
     pub fn parse(name: &str, source: SourceId, bytes: &[u8]) -> Result<Self, Findings> {
-        let (content, notes) = load::text(source, bytes).map_err(|findings| named(name, &findings))?;
-        Ok(Self { name: name.to_owned(), content, notes })
+        let (content, notes) = load::text(source, bytes).map_err(|findings| told(name, None, &findings))?;
+        Ok(Self { name: name.to_owned(), content, at: None, notes })
     }
 
-    /// Takes a patch that was written inside an inventory: a document, a list of documents, a list
-    /// of operations, or text.
-    pub fn from_json(name: &str, value: &Json) -> Result<Self, Findings> {
-        let (content, notes) = load::json(value).map_err(|findings| named(name, &findings))?;
-        Ok(Self { name: name.to_owned(), content, notes })
+    /// Takes a patch that was written inside an inventory, at a place if that is known: a document, a
+    /// list of documents, a list of operations, or text.
+    pub fn from_json(name: &str, at: Option<Span>, value: &Json) -> Result<Self, Findings> {
+        let (content, notes) = load::json(value).map_err(|findings| told(name, at, &findings))?;
+        Ok(Self { name: name.to_owned(), content, at, notes })
     }
 
     /// Returns its name.
@@ -76,6 +78,25 @@ impl Patch {
     /// Returns the documents that it merges.
     pub fn documents(&self) -> impl Iterator<Item = &Document> {
         self.parts().iter().filter_map(|part| part.document.as_ref())
+    }
+
+    /// Says in findings that they are about this patch.
+    pub(crate) fn told(&self, findings: &Findings) -> Findings {
+        told(&self.name, self.at(), findings)
+    }
+
+    /// Says in a finding that it is about this patch.
+    pub(crate) fn about(&self, finding: Finding) -> Finding {
+        about(&self.name, self.at(), finding)
+    }
+
+    /// Returns the place of the whole patch.
+    fn at(&self) -> Option<Span> {
+        let first = match &self.content {
+            Content::Strategic(_) => self.documents().find_map(Document::at),
+            Content::Json { at, .. } => *at,
+        };
+        self.at.or(first)
     }
 
     /// Returns what was odd about it.
@@ -101,9 +122,13 @@ impl Patch {
     }
 }
 
-/// Says in each finding which patch it is about.
-pub(crate) fn named(name: &str, findings: &Findings) -> Findings {
-    findings.iter().map(|finding| finding.clone().because(format!("in patch `{name}`"))).collect()
+/// Says in findings which patch they are about, and where that is if nothing closer is known.
+fn told(name: &str, at: Option<Span>, findings: &Findings) -> Findings {
+    findings.iter().map(|finding| about(name, at, finding.clone())).collect()
+}
+
+fn about(name: &str, at: Option<Span>, finding: Finding) -> Finding {
+    Finding { at: finding.at.or(at), ..finding.because(format!("in patch `{name}`")) }
 }
 
 /// Applies patches in order, as the given Talos would.
@@ -118,11 +143,11 @@ pub fn apply<'p>(
         match &patch.content {
             Content::Strategic(parts) => strategic(&mut config, parts, talos, &mut findings),
             Content::Json { operations, at } => {
-                config = json::apply(&config, operations, *at).map_err(|found| named(&patch.name, &found))?;
+                config = json::apply(&config, operations, *at).map_err(|found| patch.told(&found))?;
             }
         }
         if findings.has_errors() {
-            return Err(named(&patch.name, &findings));
+            return Err(patch.told(&findings));
         }
     }
     Ok(config)

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use ichor_model::desired::Image;
+use ichor_model::{Minor, desired::Image};
 use sha2::{Digest, Sha256};
 
 use crate::scalar::{Dialect, is_release_dependent, scalar};
@@ -191,6 +191,21 @@ impl Schematic {
 /// Returns the id of an image's schematic: the one the user gave, or else that of its recipe.
 pub fn image_id(image: &Image) -> String {
     image.schematic.clone().unwrap_or_else(|| Schematic::of_image(image).id())
+}
+
+/// Returns the installer for machines that run an image. It carries no META, so its recipe is that of the
+/// image without it.
+pub fn installer(image: &Image) -> String {
+    let factory = image.factory.split_once("://").map_or(image.factory.as_str(), |(_, host)| host);
+    let factory = factory.trim_end_matches('/');
+    let flavour = if image.secureboot { "-secureboot" } else { "" };
+    // From 1.10 on there is an installer for each platform.
+    let kind = if image.talos.minor() >= Minor::new(1, 10) {
+        format!("{}-installer{flavour}", image.platform)
+    } else {
+        format!("installer{flavour}")
+    };
+    format!("{factory}/{kind}/{}:{}", image_id(image), image.talos)
 }
 
 fn text(text: &str, column: usize) -> String {

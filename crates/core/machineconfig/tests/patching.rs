@@ -442,7 +442,7 @@ fn operations_on_several_documents_are_refused_with_the_same_as_a_merge_patch() 
 fn patches_of_an_inventory_are_documents_lists_operations_or_text() {
     let config = read("machine: {type: worker}");
     let json = |value: serde_json::Value| {
-        let patch = Patch::from_json("inline", &value).unwrap_or_else(|f| panic!("{f:#?}"));
+        let patch = Patch::from_json("inline", None, &value).unwrap_or_else(|f| panic!("{f:#?}"));
         emit(&apply(&config, &[patch], Minor::new(1, 13)).unwrap_or_else(|f| panic!("{f:#?}")))
     };
     let sink = serde_json::json!({"apiVersion": "v1alpha1", "kind": "EventSinkConfig", "endpoint": "a:1"});

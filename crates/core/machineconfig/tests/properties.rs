@@ -172,7 +172,7 @@ proptest! {
     fn patching_with_maps_and_scalars_twice_is_patching_once(
         config in config(), patch in document().prop_map(without_lists), minor in 12..=14_u64,
     ) {
-        let Ok(patch) = Patch::from_json("twice", &patch) else { return Ok(()) };
+        let Ok(patch) = Patch::from_json("twice", None, &patch) else { return Ok(()) };
         let once = apply(&config, std::slice::from_ref(&patch), Minor::new(1, minor));
         // Two users in URLs and size matchers cannot be merged at all.
         let Ok(once) = once else { return Ok(()) };
@@ -185,7 +185,7 @@ proptest! {
     fn lists_are_appended_in_order(lists in prop::collection::vec(prop::collection::vec("[a-z]{1,3}", 0..4), 1..5)) {
         let base = Config::parse(SourceId(0), b"machine: {}").expect("reads");
         let patches: Vec<_> = lists.iter().map(|list| {
-            Patch::from_json("list", &json!({"machine": {"certSANs": list}})).expect("reads")
+            Patch::from_json("list", None, &json!({"machine": {"certSANs": list}})).expect("reads")
         }).collect();
         let config = apply(&base, &patches, Minor::new(1, 13)).expect("applies");
         let sans = config.legacy_value("machine.certSANs").and_then(|node| node.as_list()).unwrap_or_default();
@@ -196,9 +196,9 @@ proptest! {
     #[test]
     fn deleting_what_a_patch_added_gives_it_back(label in "[a-z]{1,8}") {
         let base = Config::parse(SourceId(0), b"machine: {nodeLabels: {UPPER: x}}").expect("reads");
-        let add = Patch::from_json("add", &json!({"machine": {"nodeLabels": {label.clone(): "y"}}})).expect("reads");
+        let add = Patch::from_json("add", None, &json!({"machine": {"nodeLabels": {label.clone(): "y"}}})).expect("reads");
         let delete = json!({"machine": {"nodeLabels": {label: {"$patch": "delete"}}}});
-        let delete = Patch::from_json("delete", &delete).expect("reads");
+        let delete = Patch::from_json("delete", None, &delete).expect("reads");
         let config = apply(&base, &[add, delete], Minor::new(1, 13)).expect("applies");
         prop_assert_eq!(config, base);
     }
@@ -206,7 +206,7 @@ proptest! {
     #[test]
     fn any_patch_applies_or_is_refused_with_remedies(a in document(), b in document(), minor in 8..=14_u64) {
         let Ok(config) = Config::from_json(&[a]) else { return Ok(()) };
-        let Ok(patch) = Patch::from_json("any", &b) else { return Ok(()) };
+        let Ok(patch) = Patch::from_json("any", None, &b) else { return Ok(()) };
         if let Err(findings) = apply(&config, &[patch], Minor::new(1, minor)) {
             prop_assert!(findings.iter().all(|finding| finding.remedy.is_some()));
         }

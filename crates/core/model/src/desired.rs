@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     ClusterName, HostName, KubernetesVersion, MacAddress, MachineName, Minor, SecretRef, Size, SmbiosUuid,
-    TalosVersion, VmId,
+    Span, TalosVersion, VmId,
 };
 
 /// Everything wanted of one cluster.
@@ -901,6 +901,9 @@ pub struct Patch {
     /// Whom it is for. It follows from where the patch is listed, so it is not written out again.
     #[serde(skip)]
     pub scope: PatchScope,
+    /// The place in the inventory where it is written; absent for files, which have places of their own.
+    #[serde(skip)]
+    pub at: Option<Span>,
     /// Where it is.
     #[serde(flatten)]
     pub content: PatchContent,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ichor_model::{
-    Code, Desired, Finding, Findings, Minor,
+    Code, Desired, Finding, Findings,
     desired::{self as d, Hostnames, Image, Late, Machine, Role, Setting},
 };
 use serde_json::Value;
@@ -22,14 +22,6 @@ use crate::{
 const OVERLAYS: [&str; 4] = ["tailscale", "netbird", "nebula", "zerotier"];
 const REGION: &str = "topology.kubernetes.io/region";
 const ZONE: &str = "topology.kubernetes.io/zone";
-
-/// Draws up the config of a machine, or says everything that it lacks.
-pub fn blueprint(desired: &Desired, machine: &Machine, materials: &Materials) -> Result<Blueprint, Findings> {
-    let mut findings = Findings::new();
-    let drawn = of_role(desired, machine.role, materials, &mut findings);
-    let drawn = drawn.map(|role| of_machine(&role, desired, machine, &mut findings));
-    drawn.filter(|_| !findings.has_errors()).ok_or(findings)
-}
 
 /// Draws up what the machines of a role share.
 pub fn of_role(
@@ -152,19 +144,7 @@ fn cni(desired: &Desired) -> (Cni, bool) {
 /// carries both, and an upgrade with another one would change them. Where there is none to name, the
 /// machine keeps what it booted.
 fn install(image: Option<&Image>) -> Install {
-    Install { disk: None, image: image.map(installer), kernel_args: Vec::new() }
-}
-
-fn installer(image: &Image) -> String {
-    let factory = image.factory.split_once("://").map_or(image.factory.as_str(), |(_, host)| host);
-    let factory = factory.trim_end_matches('/');
-    let flavour = if image.secureboot { "-secureboot" } else { "" };
-    let kind = if image.talos.minor() >= Minor::new(1, 10) {
-        format!("{}-installer{flavour}", image.platform)
-    } else {
-        format!("installer{flavour}")
-    };
-    format!("{factory}/{kind}/{}:{}", schematic::image_id(image), image.talos)
+    Install { disk: None, image: image.map(schematic::installer), kernel_args: Vec::new() }
 }
 
 fn registries(

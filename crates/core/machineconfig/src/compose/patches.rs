@@ -47,7 +47,7 @@ impl Patches {
             for (i, patch) in machine.patches.iter().enumerate() {
                 let key = Key::new(&patch.content);
                 if seen.insert(key.clone()) {
-                    let read = read(&patch.content, &name(machine, i, patch), materials, findings);
+                    let read = read(patch, &name(machine, i, patch), materials, findings);
                     all.read.extend(read.map(|read| (key.clone(), read)));
                 }
                 let talos = machine.talos.minor();
@@ -111,13 +111,13 @@ impl Patches {
     }
 }
 
-fn read(content: &PatchContent, name: &str, materials: &Materials, findings: &mut Findings) -> Option<Patch> {
-    let read = match content {
-        PatchContent::File(path) => {
-            let file = materials.file(path, findings)?;
+fn read(patch: &d::Patch, name: &str, materials: &Materials, findings: &mut Findings) -> Option<Patch> {
+    let read = match &patch.content {
+        PatchContent::File(file) => {
+            let file = materials.file(file, findings)?;
             Patch::parse(name, file.source, &file.bytes)
         }
-        PatchContent::Inline(value) => Patch::from_json(name, value),
+        PatchContent::Inline(value) => Patch::from_json(name, patch.at, value),
     };
     read.map_err(|found| findings.extend(found)).ok()
 }

@@ -93,6 +93,19 @@ impl Raw {
         }
     }
 
+    /// Forgets where it and all it holds was written.
+    pub fn forget_places(&mut self) {
+        self.at = None;
+        match &mut self.kind {
+            RawKind::Scalar { .. } => {}
+            RawKind::List(items) => items.iter_mut().for_each(Self::forget_places),
+            RawKind::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
+                key.at = None;
+                value.forget_places();
+            }),
+        }
+    }
+
     /// Says what kind of value this is, for messages.
     pub fn word(&self) -> &'static str {
         match self.kind {
@@ -401,12 +414,16 @@ fn as_key(raw: Raw, at: Span, findings: &mut Findings) -> Result<Key, Findings> 
 /// Makes text safe and short enough to stand in a message.
 pub fn show(text: &str) -> String {
     const LONGEST: usize = 60;
-    let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
-    shown = shown.replace("\\'", "'").replace("\\\"", "\"");
-    if text.chars().nth(LONGEST).is_some() {
-        shown.push('…');
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", escaped(&text[..end])),
+        None => escaped(text),
     }
-    shown
+}
+
+/// Makes text safe to stand in a message.
+pub fn escaped(text: &str) -> String {
+    let escaped: String = text.chars().flat_map(char::escape_debug).collect();
+    escaped.replace("\\'", "'").replace("\\\"", "\"")
 }
 
 #[cfg(test)]

@@ -14,7 +14,10 @@ pub type Loaded = (Content, Findings);
 
 /// Reads text.
 pub fn text(source: SourceId, bytes: &[u8]) -> Result<Loaded, Findings> {
-    let raws = raw::parse(source, bytes)?;
+    documents(raw::parse(source, bytes)?)
+}
+
+fn documents(raws: Vec<Raw>) -> Result<Loaded, Findings> {
     match raws.as_slice() {
         [Raw { kind: RawKind::List(items), at }] => {
             let operations = json::read(items)?;
@@ -29,7 +32,10 @@ pub fn json(value: &Json) -> Result<Loaded, Findings> {
     match value {
         Json::Null => Ok((Content::Strategic(Vec::new()), Findings::new())),
         Json::String(text) => {
-            self::text(SourceId::default(), text.as_bytes()).map_err(|findings| without_places(&findings))
+            let raws = raw::parse(SourceId::default(), text.as_bytes());
+            let mut raws = raws.map_err(|findings| without_places(&findings))?;
+            raws.iter_mut().for_each(Raw::forget_places);
+            documents(raws)
         }
         Json::Array(items) if items.iter().all(|item| item.get("op").is_some()) && !items.is_empty() => {
             let items: Vec<Raw> = items.iter().map(lenient).collect();

@@ -5,4 +5,5 @@ mod disks;
 mod features;
 mod golden;
 mod patches;
+mod secrecy;
 mod support;

@@ -1,6 +1,6 @@
 //! Patches of an inventory: their order, what is wrong with them, and whose fault it is.
 
-use ichor_machineconfig::compose::{Materials, machine_config, role_config};
+use ichor_machineconfig::compose::{Composer, Materials};
 use ichor_model::{Finding, Findings, desired::Role};
 
 use crate::support::{bundle, machine, materials, resolve, rich, with_composer};
@@ -90,8 +90,8 @@ fn what_is_wrong_with_a_patch_is_told_of_the_patch() {
 #[test]
 fn what_is_missing_is_said_at_once_and_not_guessed() {
     let desired = resolve(&rich(TALOS.0, TALOS.1, "{file: patches/all.yaml}"));
-    let (bundle, worker) = (bundle(), machine(&desired, "worker-1"));
-    let findings = machine_config(&desired, worker, &bundle, &Materials::default()).unwrap_err();
+    let bundle = bundle();
+    let findings = Composer::new(&desired, &bundle, &Materials::default()).unwrap_err();
     let mut missing: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
     missing.sort_unstable();
     assert_eq!(
@@ -106,7 +106,7 @@ fn what_is_missing_is_said_at_once_and_not_guessed() {
     );
     let mut broken = materials(&desired, &[]);
     broken.files.values_mut().for_each(|file| file.bytes = vec![0xff, 0xfe, 0xff]);
-    assert!(role_config(&desired, Role::ControlPlane, &bundle, &broken).is_err());
+    assert!(Composer::new(&desired, &bundle, &broken).is_err());
 }
 
 #[test]

@@ -51,8 +51,8 @@ pub fn assign(
         }
     }
     let mut by_target: BTreeMap<Target, Vec<d::Patch>> = BTreeMap::new();
-    for (content, target) in patches {
-        let patch = d::Patch { scope: target.scope(), content };
+    for ((content, at), target) in patches {
+        let patch = d::Patch { scope: target.scope(), at, content };
         by_target.entry(target).or_default().push(patch);
     }
     for machine in machines {
@@ -93,10 +93,11 @@ fn nested(cx: &Context<'_>, drafts: &[Draft]) -> Vec<(Target, List<Patch>)> {
     found
 }
 
-fn content(cx: &mut Context<'_>, patch: &PatchFor, at: Span) -> Option<d::PatchContent> {
+/// Returns what a patch says, and its place if it says it here.
+fn content(cx: &mut Context<'_>, patch: &PatchFor, at: Span) -> Option<(d::PatchContent, Option<Span>)> {
     match (&patch.file, &patch.inline) {
-        (Some(file), None) => Some(d::PatchContent::File(file.value.0.clone())),
-        (None, Some(inline)) => Some(d::PatchContent::Inline(inline.value.0.clone())),
+        (Some(file), None) => Some((d::PatchContent::File(file.value.0.clone()), None)),
+        (None, Some(inline)) => Some((d::PatchContent::Inline(inline.value.0.clone()), Some(inline.span))),
         (Some(_), Some(inline)) => {
             cx.findings.push(
                 Finding::error(
