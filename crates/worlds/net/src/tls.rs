@@ -1,0 +1,194 @@
+//! Making sure who is at the other end.
+
+use std::{fmt, io, str::FromStr, sync::Arc};
+
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::dial::Stream;
+
+/// The SHA-256 of a certificate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint([u8; 32]);
+
+/// A text that is no fingerprint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a fingerprint is 32 bytes in hexadecimal, with or without colons")]
+pub struct NotAFingerprint;
+
+impl Fingerprint {
+    /// Takes the fingerprint of a certificate.
+    pub fn of(certificate: &[u8]) -> Self {
+        Self(Sha256::digest(certificate).into())
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = NotAFingerprint;
+
+    fn from_str(text: &str) -> Result<Self, NotAFingerprint> {
+        let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b':').collect();
+        let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let bytes: Option<Vec<u8>> =
+            digits.chunks(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(*pair.get(1)?)?)).collect();
+        bytes.and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or(NotAFingerprint)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: Vec<String> = self.0.iter().map(|byte| format!("{byte:02X}")).collect();
+        f.pad(&bytes.join(":"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+/// Whom to trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// Whoever the system's roots vouch for.
+    System,
+    /// Whoever one of these CAs (DER) vouches for.
+    Authorities(Vec<Vec<u8>>),
+    /// The one with this certificate, whatever its name and age.
+    Pin(Fingerprint),
+    /// Anybody. The user said so.
+    Anybody,
+}
+
+/// Why a server is not trusted.
+#[derive(Debug, Error)]
+pub enum NotTrusted {
+    /// What is to be trusted cannot be used.
+    #[error("the certificates to trust cannot be used")]
+    Trust(#[source] rustls::Error),
+    /// The name is no name of a server.
+    #[error("`{0}` is no name of a server")]
+    Name(String),
+    /// The server showed another certificate than the pinned one.
+    #[error("the server's certificate has the fingerprint {shown}, not {wanted}")]
+    OtherCertificate {
+        /// What it showed.
+        shown: Fingerprint,
+        /// What was wanted.
+        wanted: Fingerprint,
+    },
+    /// The handshake failed.
+    #[error("{0}")]
+    Handshake(io::Error),
+}
+
+/// Secures a stream.
+pub async fn connect<S: Stream>(stream: S, host: &str, trust: &Trust) -> Result<TlsStream<S>, NotTrusted> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| NotTrusted::Name(host.to_owned()))?;
+    let config = config(trust).map_err(NotTrusted::Trust)?;
+    // A pinned server is accepted by the verifier whatever it shows, and judged here, so that the refusal can say
+    // which certificate it was. Nothing was sent to it by then.
+    let stream =
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(NotTrusted::Handshake)?;
+    if let Trust::Pin(wanted) = trust {
+        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let shown = Fingerprint::of(certificates.first().map_or(&[], AsRef::as_ref));
+        if shown != *wanted {
+            return Err(NotTrusted::OtherCertificate { shown, wanted: *wanted });
+        }
+    }
+    Ok(stream)
+}
+
+fn config(trust: &Trust) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier: Arc<dyn ServerCertVerifier> = match trust {
+        Trust::System => Arc::new(rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?),
+        Trust::Authorities(authorities) => {
+            let mut roots = RootCertStore::empty();
+            for authority in authorities {
+                roots.add(CertificateDer::from(authority.clone()))?;
+            }
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                .build()
+                .map_err(|error| rustls::Error::General(error.to_string()))?
+        }
+        Trust::Pin(_) | Trust::Anybody => Arc::new(AnyCertificate(Arc::clone(&provider))),
+    };
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Takes any certificate, but demands that the server has its key.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if certificate.is_empty() {
+            return Err(CertificateError::BadEncoding.into());
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_read_with_and_without_colons() {
+        let fingerprint = Fingerprint::of(b"certificate");
+        let plain: String = fingerprint.to_string().to_lowercase().replace(':', "");
+        assert_eq!(plain.parse(), Ok(fingerprint));
+        assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+        for broken in ["", "AB", "zz", &plain[1..], &format!("{plain}00")] {
+            assert_eq!(broken.parse::<Fingerprint>(), Err(NotAFingerprint), "{broken}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What stands between ichor and a world: transports, and what can go wrong on them.
+//!
+//! Clients build requests and read answers without a socket. A transport carries them: to a real server, or into
+//! the lab in the same process. So the same client code runs in both.
+
+mod http;
+mod secret;
+
+pub use http::{Http, Method, Request, Response, TransportError};
+pub use secret::Secret;

@@ -1,0 +1,103 @@
+//! `/version`, `/cluster` and `/nodes`.
+
+use ichor_model::{HostName, VmId};
+use ichor_port::Method;
+use serde::Deserialize;
+
+use crate::Call;
+
+/// The release of Proxmox.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Version {
+    /// Such as `9.2.11`.
+    pub version: String,
+    /// Such as `9.2`.
+    pub release: String,
+}
+
+/// Asks which release answers.
+pub fn version() -> Call<Version> {
+    Call::new(Method::Get, &["version"])
+}
+
+/// A VM or container, wherever it is.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct GuestRow {
+    /// Its VMID.
+    pub vmid: VmId,
+    /// The host that it is on.
+    pub node: HostName,
+    /// `qemu` or `lxc`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its name; fresh VMs have none for a while.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// `running`, `stopped`, or `unknown` for a while.
+    #[serde(default)]
+    pub status: Option<String>,
+    /// Whether it is a template.
+    #[serde(default)]
+    pub template: u8,
+    /// Virtual processors.
+    #[serde(default)]
+    pub maxcpu: f64,
+    /// Memory in bytes.
+    #[serde(default)]
+    pub maxmem: u64,
+    /// Tags, joined by `;`.
+    #[serde(default)]
+    pub tags: Option<String>,
+    /// The lock on its config.
+    #[serde(default)]
+    pub lock: Option<String>,
+    /// Its pool.
+    #[serde(default)]
+    pub pool: Option<String>,
+}
+
+/// Lists all VMs and containers of the cluster. It lags behind: it tells where a VM is, not how it is.
+pub fn guests() -> Call<Vec<GuestRow>> {
+    Call::new(Method::Get, &["cluster", "resources"]).with("type", "vm")
+}
+
+/// A host.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct HostRow {
+    /// Its name.
+    pub node: HostName,
+    /// `online`, `offline` or `unknown`.
+    pub status: String,
+    /// Hardware threads; absent without the right to audit.
+    #[serde(default)]
+    pub maxcpu: Option<u32>,
+    /// Memory in bytes.
+    #[serde(default)]
+    pub maxmem: Option<u64>,
+    /// The SHA-256 fingerprint of its certificate.
+    #[serde(default)]
+    pub ssl_fingerprint: Option<String>,
+}
+
+/// Lists the hosts.
+pub fn hosts() -> Call<Vec<HostRow>> {
+    Call::new(Method::Get, &["nodes"])
+}
+
+/// A network interface of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Interface {
+    /// Its name.
+    pub iface: String,
+    /// Its kind, such as `bridge`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether VLAN tags pass.
+    #[serde(default)]
+    pub bridge_vlan_aware: Option<u8>,
+}
+
+/// Lists the bridges of a host.
+pub fn bridges(host: &HostName) -> Call<Vec<Interface>> {
+    Call::new(Method::Get, &["nodes", host.as_str(), "network"]).with("type", "any_bridge")
+}

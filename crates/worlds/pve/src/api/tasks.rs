@@ -1,0 +1,53 @@
+//! `/nodes/{host}/tasks`.
+
+use ichor_model::{HostName, VmId};
+use ichor_port::Method;
+use serde::Deserialize;
+
+pub use crate::task::TaskStatus;
+use crate::{Call, Upid};
+
+/// Asks how a task stands, on the host that it names.
+pub fn task_status(upid: &Upid) -> Call<TaskStatus> {
+    Call::new(Method::Get, &["nodes", upid.host(), "tasks", upid.as_str(), "status"])
+}
+
+/// A line of a task's log.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct LogLine {
+    /// Its number.
+    pub n: u64,
+    /// Its text.
+    #[serde(default)]
+    pub t: String,
+}
+
+/// Reads a piece of a task's log. Without a limit Proxmox gives 50 lines, and the error is on the last.
+pub fn task_log(upid: &Upid, start: u64, limit: u64) -> Call<Vec<LogLine>> {
+    Call::new(Method::Get, &["nodes", upid.host(), "tasks", upid.as_str(), "log"])
+        .with("start", start)
+        .with("limit", limit)
+}
+
+/// Breaks a task off.
+pub fn stop_task(upid: &Upid) -> Call<()> {
+    Call::new(Method::Delete, &["nodes", upid.host(), "tasks", upid.as_str()])
+}
+
+/// A task in a host's list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct TaskRow {
+    /// Its name.
+    pub upid: Upid,
+    /// What it does.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How it ended; absent or `RUNNING` while it runs.
+    #[serde(default)]
+    pub status: Option<String>,
+}
+
+/// Lists the tasks about a VM, running and ended, newest first.
+pub fn tasks_of(host: &HostName, vmid: VmId) -> Call<Vec<TaskRow>> {
+    Call::new(Method::Get, &["nodes", host.as_str(), "tasks"]).with("vmid", vmid).with("source", "all")
+}

@@ -1,0 +1,21 @@
+//! A client of the Proxmox VE API.
+//!
+//! 1. [`api`] has a function per call: it builds a [`Call`], typed by what comes back. No socket, no clock.
+//! 2. [`property`] has a type per property string (`net0`, `scsi0`, ...), which are never put together by hand.
+//! 3. [`Client`] sends calls over a transport and reads the answers; [`Refusal`] says what a refusal means.
+//!
+//! Facts that shape it: every absence and conflict is a 500 with a text, the text is in the reason phrase in older
+//! releases, and a lost answer to anything but a GET must be resolved by looking.
+
+pub mod api;
+mod call;
+mod client;
+mod encode;
+pub mod property;
+mod refusal;
+mod task;
+
+pub use call::{Call, Params};
+pub use client::{Client, Error, Token};
+pub use refusal::{Kind, Refusal};
+pub use task::{Exit, Upid};
