@@ -1,13 +1,15 @@
 //! Chores of this repository: `cargo xtask generate` writes the files that are made from code, and
-//! `cargo xtask generate --check` says which of them are stale.
+//! `cargo xtask generate --check` says which of them are stale. `cargo xtask replay DIR` replays recorded calls of
+//! the Proxmox API against the lab.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod generate;
 mod inventory_reference;
 mod pictures;
+mod replay;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -27,10 +29,34 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Replay a folder of recorded calls of the Proxmox API against the lab, and say where it agrees.
+    Replay {
+        /// The folder with the recordings.
+        folder: PathBuf,
+        /// Show what differs in this recording (its name, or a part of it); may be given again.
+        #[arg(long)]
+        show: Vec<String>,
+        /// Fail if less than this share of all calls agrees, in percent.
+        #[arg(long, default_value_t = 0.0)]
+        at_least: f64,
+    },
 }
 
 fn main() -> ExitCode {
-    let Args { chore: Chore::Generate { check } } = Args::parse();
+    match Args::parse().chore {
+        Chore::Generate { check } => generate(check),
+        Chore::Replay { folder, show, at_least } => match replay::run(&folder, &show) {
+            Ok(percent) if percent >= at_least => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn generate(check: bool) -> ExitCode {
     match generate::run(check) {
         Ok(report) if check && !report.stale.is_empty() => {
             eprintln!("stale: {}\nrun `cargo xtask generate` and commit the result", report.stale.join(", "));

@@ -1,4 +1,4 @@
-//! Certificate authorities, client certificates and keys, with the exact shapes that Talos uses.
+//! Certificate authorities, certificates of clients and servers, and keys, with the exact shapes that Talos uses.
 //!
 //! Time and randomness are arguments. Only RSA keys and ECDSA signatures differ from one run to the
 //! next with the same entropy: the crypto library draws for those itself.
@@ -10,16 +10,18 @@ pub(crate) mod der;
 mod entropy;
 mod key;
 pub(crate) mod pem;
+mod server;
 mod time;
 
 pub use authority::{AUTHORITY_LIFETIME, Authority};
-pub use certificate::Certificate;
+pub use certificate::{Certificate, ServerName};
 pub use client::{
     Client, KUBERNETES_ADMIN_LIFETIME, TALOS_CLIENT_LIFETIME, TalosRole, Term, kubernetes_admin, talos_client,
 };
 pub use entropy::Entropy;
 pub(crate) use entropy::draw;
 pub use key::{Algorithm, Curve, PrivateKey, RsaKey};
+pub use server::{Server, self_signed_server, server};
 pub use time::Timestamp;
 
 /// Why a key or a certificate could not be made.

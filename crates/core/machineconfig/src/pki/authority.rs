@@ -48,6 +48,7 @@ impl Authority {
             purposes: &[Purpose::Server, Purpose::Client],
             authority: true,
             issuer_key: None,
+            reached_by: &[],
         }
         .sign(&key)?;
         Ok(Self { certificate, key })

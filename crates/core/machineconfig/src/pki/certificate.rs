@@ -1,14 +1,25 @@
 //! Certificates: written for our authorities, read from anybody's.
 
-use std::{fmt, time::Duration};
+use std::{fmt, net::IpAddr, time::Duration};
 
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
+    VerificationAlgorithm,
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use ichor_model::Problem;
+use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{Algorithm, PkiError, PrivateKey, Timestamp, der, pem};
 
 /// How far the clock of the computer that made a certificate may be ahead of ours.
 const CLOCK_SKEW: Duration = Duration::from_mins(5);
+
+const ED25519_SIGNATURE: &[u8] = &[0x2b, 0x65, 0x70];
+const ECDSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
+const ECDSA_SHA384: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x03];
+const RSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
 
 /// A certificate, with its PEM text exactly as it was read or made.
 ///
@@ -31,9 +42,15 @@ struct Facts {
     subject: Vec<u8>,
     public_key_info: Vec<u8>,
     key_identifier: Option<Vec<u8>>,
+    clients_only: bool,
 }
 
 impl Certificate {
+    /// Reads a certificate as TLS carries it.
+    pub fn from_der(der: &[u8]) -> Result<Self, Problem> {
+        Self::from_pem(&pem::encode(pem::CERTIFICATE, der))
+    }
+
     /// Reads a certificate, or the first of a chain.
     pub fn from_pem(text: &str) -> Result<Self, Problem> {
         let blocks = pem::decode(text)?;
@@ -89,6 +106,39 @@ impl Certificate {
     /// Returns the organisations of its subject: the roles of a Talos client.
     pub fn organizations(&self) -> &[String] {
         &self.facts.organizations
+    }
+
+    /// Whether it may be shown to servers and to nobody else: Talos lets in no other clients.
+    pub const fn is_for_clients_only(&self) -> bool {
+        self.facts.clients_only
+    }
+
+    /// Returns what people compare to recognise a key: the SHA-256 of the `SubjectPublicKeyInfo` in base64.
+    pub fn fingerprint(&self) -> String {
+        STANDARD.encode(Sha256::digest(&self.facts.public_key_info))
+    }
+
+    /// Whether an authority signed it, by name and by signature.
+    pub fn is_signed_by(&self, authority: &Self) -> bool {
+        self.verify(authority).unwrap_or(false)
+    }
+
+    fn verify(&self, authority: &Self) -> Option<bool> {
+        let (_, certificate) = X509Certificate::from_der(&self.der).ok()?;
+        let (_, issuer) = X509Certificate::from_der(&authority.der).ok()?;
+        if !authority.is_authority() || certificate.issuer().as_raw() != issuer.subject().as_raw() {
+            return Some(false);
+        }
+        let algorithm: &dyn VerificationAlgorithm = match certificate.signature_algorithm.algorithm.as_bytes()
+        {
+            ED25519_SIGNATURE => &ED25519,
+            ECDSA_SHA256 => &ECDSA_P256_SHA256_ASN1,
+            ECDSA_SHA384 => &ECDSA_P384_SHA384_ASN1,
+            RSA_SHA256 => &RSA_PKCS1_2048_8192_SHA256,
+            _ => return Some(false),
+        };
+        let key = UnparsedPublicKey::new(algorithm, &issuer.public_key().subject_public_key.data);
+        Some(key.verify(certificate.tbs_certificate.as_ref(), &certificate.signature_value.data).is_ok())
     }
 
     /// Returns the bytes of its subject.
@@ -168,6 +218,7 @@ impl Facts {
             subject: subject.as_raw().to_vec(),
             public_key_info: certificate.public_key().raw.to_vec(),
             key_identifier: subject_key_identifier(&certificate),
+            clients_only: is_for_clients_only(&certificate),
         })
     }
 }
@@ -188,6 +239,18 @@ fn subject_key_identifier(certificate: &X509Certificate<'_>) -> Option<Vec<u8>> 
         ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0.to_vec()),
         _ => None,
     })
+}
+
+fn is_for_clients_only(certificate: &X509Certificate<'_>) -> bool {
+    let Ok(Some(usage)) = certificate.extended_key_usage() else { return false };
+    let usage = usage.value;
+    let others = usage.any
+        || usage.server_auth
+        || usage.code_signing
+        || usage.email_protection
+        || usage.time_stamping
+        || usage.ocsp_signing;
+    usage.client_auth && !others && usage.other.is_empty()
 }
 
 /// What a key may be used for.
@@ -253,6 +316,35 @@ pub struct Draft<'a> {
     pub authority: bool,
     /// The identifier of the issuer's key.
     pub issuer_key: Option<&'a [u8]>,
+    /// The names that a server is reached by.
+    pub reached_by: &'a [ServerName],
+}
+
+/// A name that a server is reached by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServerName {
+    /// A name of the domain name system.
+    Dns(String),
+    /// An address.
+    Address(IpAddr),
+}
+
+impl ServerName {
+    /// Reads an address, or else a name.
+    pub fn new(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Dns(text.to_owned()), Self::Address)
+    }
+
+    /// Writes the name as one of the choices of `GeneralName`.
+    fn to_der(&self) -> Vec<u8> {
+        const DNS: u8 = 0x82;
+        const ADDRESS: u8 = 0x87;
+        match self {
+            Self::Dns(name) => der::tlv(DNS, name.as_bytes()),
+            Self::Address(IpAddr::V4(address)) => der::tlv(ADDRESS, &address.octets()),
+            Self::Address(IpAddr::V6(address)) => der::tlv(ADDRESS, &address.octets()),
+        }
+    }
 }
 
 impl Draft<'_> {
@@ -297,6 +389,10 @@ impl Draft<'_> {
         if let Some(key) = self.issuer_key {
             // Context-specific, but not constructed: the identifier itself.
             extensions.push(extension(0x23, false, &der::sequence([&der::tlv(0x80, key)])));
+        }
+        if !self.reached_by.is_empty() {
+            let names: Vec<Vec<u8>> = self.reached_by.iter().map(ServerName::to_der).collect();
+            extensions.push(extension(0x11, false, &der::tlv(der::SEQUENCE, &names.concat())));
         }
         extensions
     }

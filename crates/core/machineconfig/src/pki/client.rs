@@ -142,6 +142,7 @@ fn sign(
         purposes: &[Purpose::Client],
         authority: false,
         issuer_key: authority.certificate().key_identifier(),
+        reached_by: &[],
     }
     .sign(authority.key())?;
     Ok(Client { certificate, key })

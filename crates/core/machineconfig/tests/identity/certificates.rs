@@ -175,3 +175,29 @@ fn only_rsa_keys_are_rsa_keys() {
     let (_, key) = foreign("p384");
     assert_eq!(RsaKey::from_pem(key).expect_err("not RSA").message, "is an ECDSA P-384 key");
 }
+
+#[test]
+fn servers_have_names_and_authorities_are_told_apart() {
+    use ichor_machineconfig::pki::{Server, ServerName, self_signed_server, server};
+    let (own, other) = (bundle(1), bundle(2));
+    let names = [ServerName::new("10.0.0.11"), ServerName::new("fd00::1"), ServerName::new("cp-1")];
+    let facts = Server { common_name: Some("cp-1"), reached_by: &names };
+    let term = Term { now: now(), lifetime: std::time::Duration::from_hours(24) };
+    for authority in [&own.os, &own.kubernetes] {
+        let made = server(authority, &facts, term, &mut Seeded::new(3)).expect("a server");
+        assert!(made.certificate.is_signed_by(authority.certificate()));
+        assert!(!made.certificate.is_signed_by(other.os.certificate()));
+        assert!(!made.certificate.is_signed_by(other.kubernetes.certificate()), "the same name, another key");
+        assert!(!made.certificate.is_for_clients_only());
+        let again = Certificate::from_der(made.certificate.der()).expect("DER");
+        assert_eq!(again.fingerprint(), made.certificate.fingerprint());
+        for bytes in [&[10, 0, 0, 11][..], b"cp-1"] {
+            assert!(made.certificate.der().windows(bytes.len()).any(|window| window == bytes));
+        }
+    }
+    let client = talos_client(&own.os, &[TalosRole::Reader], term, &mut Seeded::new(4)).expect("a client");
+    assert!(client.certificate.is_for_clients_only());
+    let alone = self_signed_server(&facts, term, &mut Seeded::new(5)).expect("a server");
+    assert!(!alone.certificate.is_signed_by(own.os.certificate()));
+    assert_eq!(alone.certificate.common_name(), Some("cp-1"));
+}
