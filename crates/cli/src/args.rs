@@ -6,6 +6,7 @@ mod completions;
 mod explain;
 mod image;
 mod kubeconfig;
+mod lab;
 mod lifetime;
 mod man;
 mod plan;
@@ -24,6 +25,7 @@ pub use self::{
     explain::Explain,
     image::{Image, ImageVerb},
     kubeconfig::Kubeconfig,
+    lab::{Faults, Lab, LabVerb, Profile, PveRelease, Serve},
     man::Man,
     plan::{Graph, Plan},
     render::Render,
@@ -117,6 +119,7 @@ pub enum Verb {
     Talosconfig(Talosconfig),
     Kubeconfig(Kubeconfig),
     Image(Image),
+    Lab(Lab),
     Schema(Schema),
     Explain(Explain),
     Completions(Completions),
@@ -196,7 +199,7 @@ mod tests {
     #[test]
     fn a_variable_means_the_same_to_every_verb_that_reads_it() {
         /// Those that several verbs read, because they ask for the same thing.
-        const SHARED: [&str; 2] = ["ICHOR_OFFLINE", "ICHOR_SECRETS"];
+        const SHARED: [&str; 3] = ["ICHOR_LAB_STATE", "ICHOR_OFFLINE", "ICHOR_SECRETS"];
         let command = Cli::command();
         let own = with_verbs_below(&command).into_iter().flat_map(clap::Command::get_arguments);
         let names: Vec<&str> = own.filter_map(|flag| flag.get_env()?.to_str()).collect();

@@ -5,6 +5,7 @@ mod completions;
 mod explain;
 mod image;
 mod kubeconfig;
+mod lab;
 mod man;
 mod plan;
 mod render;
@@ -30,6 +31,7 @@ pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Verb::Talosconfig(args) => talosconfig::run(args, &cli.global, terminal),
         Verb::Kubeconfig(args) => kubeconfig::run(args, &cli.global, terminal),
         Verb::Image(args) => image::run(&args.verb, &cli.global, terminal),
+        Verb::Lab(args) => lab::run(&args.verb, &cli.global, terminal),
         Verb::Schema(_) => schema::run(cli.global.output, terminal),
         Verb::Explain(args) => explain::run(args, cli.global.output, terminal),
         Verb::Completions(args) => completions::run(args, terminal),

@@ -78,6 +78,11 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
         ("kubeconfig", vec!["--offline", "--out", "k"]),
         ("kubeconfig", vec!["--offline", "--server", "nobody"]),
         ("image id", vec![]),
+        // An address that no computer has: it cannot listen, and ends.
+        ("lab serve", vec!["--listen", "192.0.2.1"]),
+        ("lab state", vec!["--state", "lab.json"]),
+        ("lab faults", vec!["--state", "lab.json"]),
+        ("lab reset", vec!["--state", "lab.json"]),
         ("schema", vec![]),
         ("explain", vec![]),
         ("completions", vec!["bash"]),

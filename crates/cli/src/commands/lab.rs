@@ -1,0 +1,231 @@
+//! `ichor lab`: a simulated datacentre on this computer.
+
+use std::{net::SocketAddr, path::Path, sync::Arc};
+
+use ichor_lab::{
+    Hall, Target,
+    control::{self, Wish},
+    proxy::Routes,
+    serve::{self, Listening, Ports},
+};
+use ichor_sim::{
+    Lab,
+    faults::FaultPlan,
+    profile,
+    pve::{release::Release, world::NewHost},
+    setup::{Setup, TOKEN, USER},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Faults, Global, LabVerb, Output, Profile, PveRelease, Serve},
+    exit::Exit,
+    failure::Failure,
+    files,
+    render::document,
+    terminal::Terminal,
+};
+
+/// Most bytes of a fault plan.
+const MAX_PLAN: usize = 1024 * 1024;
+
+/// Does what was asked for.
+pub fn run(verb: &LabVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Failed, "the lab cannot start").because(error.to_string()))?;
+    runtime.block_on(async {
+        match verb {
+            LabVerb::Serve(args) => serve(args, global.output, terminal).await,
+            LabVerb::State(args) => {
+                let state = wish(&args.state, Wish::State).await?;
+                terminal.data(document::json(&state))?;
+                Ok(Exit::Done)
+            }
+            LabVerb::Faults(args) => faults(args, terminal).await,
+            LabVerb::Reset(args) => {
+                wish(&args.state, Wish::Reset).await?;
+                Ok(Exit::Done)
+            }
+        }
+    })
+}
+
+async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit, Failure> {
+    let fresh = setup(args).build();
+    let kept = match &args.state {
+        Some(path) => serve::load(path).map_err(|error| unreadable(path, &error))?,
+        None => None,
+    };
+    let hall = Arc::new(Hall::new(kept.unwrap_or_else(|| fresh.clone())));
+    let ports =
+        Ports { address: args.listen, pve: args.port, factory: args.factory_port, proxy: args.proxy_port };
+    let listening = serve::start(&hall, ports, routes(&hall)).await.map_err(|error| {
+        Failure::new(Exit::Failed, "the lab cannot listen").because(error.to_string()).hint(
+            "choose other ports with `--port`, `--factory-port` and `--proxy-port`; 0 is any that is free",
+        )
+    })?;
+    let access = hall.look(|lab| access(lab, &listening));
+    match output {
+        Output::Table => terminal.data(shell(&access))?,
+        Output::Json => terminal.data(document::json(&access))?,
+        Output::Yaml => terminal.data(document::yaml(&access))?,
+    }
+    terminal.tell("the lab is open; stop it with Ctrl-C");
+    let ended = match &args.state {
+        None => {
+            interrupted().await;
+            None
+        }
+        Some(path) => tokio::select! {
+            () = interrupted() => None,
+            error = serve::keep_state(&hall, path) => Some(error),
+            error = control::listen(Arc::clone(&hall), fresh, path) => Some(error),
+        },
+    };
+    if let Some(path) = &args.state {
+        let _ = std::fs::remove_file(control::socket_of(path));
+        serve::save(&hall, path).map_err(|error| unwritable(path, &error))?;
+        if let Some(error) = ended {
+            return Err(unwritable(path, &error));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+async fn interrupted() {
+    // Without a handler for the signal the program ends at once, which is no worse.
+    let _ = tokio::signal::ctrl_c().await;
+}
+
+fn setup(args: &Serve) -> Setup {
+    let profile = match args.profile {
+        Profile::Instant => profile::Profile::Instant,
+        Profile::Lab => profile::Profile::Lab,
+        Profile::Wan => profile::Profile::Wan,
+    };
+    let mut setup = Setup::new(args.seed, profile);
+    setup.begins = ichor_lab::real_time();
+    setup.release = match args.pve {
+        PveRelease::V9_2 => Release::V9_2,
+        PveRelease::V8_4 => Release::V8_4,
+        PveRelease::V8_0 => Release::V8_0,
+    };
+    setup.names.push(args.listen.to_string());
+    if !args.hosts.is_empty() {
+        let hosts = args.hosts.iter().enumerate().map(|(number, host)| NewHost {
+            name: host.name.clone(),
+            address: format!("192.0.2.{}", 11 + number % 200),
+            cpus: host.cpus,
+            memory: host.gib << 30,
+        });
+        setup.hosts = hosts.collect();
+    }
+    setup
+}
+
+/// Through the proxy the servers have the names that a real datacentre would have.
+fn routes(hall: &Hall) -> Routes {
+    hall.look(|lab| {
+        let hosts = lab.pve.hosts.iter().flat_map(|(name, host)| [name.clone(), host.address.clone()]);
+        let routes = hosts.fold(Routes::default(), |routes, host| routes.with(&host, 8006, Target::Pve));
+        routes.with("factory.talos.dev", 443, Target::FactoryTls).with(
+            "factory.talos.dev",
+            80,
+            Target::Factory,
+        )
+    })
+}
+
+/// What clients need to know.
+fn access(lab: &Lab, listening: &Listening) -> Value {
+    let secret = &lab.pve.access.users[USER].tokens[TOKEN].secret;
+    let certificate = lab.own_persona().and_then(|persona| persona.certificates.first());
+    let fingerprint = certificate.map(|certificate| ichor_lab::fingerprint(certificate));
+    json!({
+        "pve": {
+            "url": url("https", listening.pve),
+            "token": format!("{USER}!{TOKEN}={secret}"),
+            "sha256": fingerprint,
+        },
+        "factory": { "url": url("http", listening.factory) },
+        "proxy": { "socks5": url("socks5", listening.proxy), "http": url("http", listening.proxy) },
+    })
+}
+
+fn url(scheme: &str, address: SocketAddr) -> String {
+    format!("{scheme}://{address}")
+}
+
+/// Variables that ichor and others read.
+fn shell(access: &Value) -> String {
+    let text = |pointer: &str| access.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    [
+        ("ICHOR_PVE_TOKEN", text("/pve/token")),
+        ("PROXMOX_VE_ENDPOINT", text("/pve/url")),
+        ("PROXMOX_VE_API_TOKEN", text("/pve/token")),
+        ("PROXMOX_VE_INSECURE", "true"),
+        ("ICHOR_LAB_SHA256", text("/pve/sha256")),
+        ("ICHOR_LAB_FACTORY", text("/factory/url")),
+        ("ICHOR_LAB_PROXY", text("/proxy/socks5")),
+    ]
+    .map(|(name, value)| format!("export {name}='{value}'\n"))
+    .concat()
+}
+
+async fn faults(args: &Faults, terminal: &Terminal) -> Result<Exit, Failure> {
+    let Some(path) = &args.plan else {
+        let plan = wish(&args.kept.state, Wish::Faults).await?;
+        terminal.data(document::json(&plan))?;
+        return Ok(Exit::Done);
+    };
+    let bytes = if path == Path::new("-") {
+        files::read_stream(std::io::stdin().lock(), MAX_PLAN)
+    } else {
+        files::read_bounded(path, MAX_PLAN)
+    };
+    let invalid = |why: String| {
+        Failure::new(Exit::InvalidInput, format!("`{}` is no fault plan", path.display()))
+            .because(why)
+            .hint("a plan is a JSON list; `ichor lab faults --help` shows one")
+    };
+    let bytes = bytes.map_err(|why| invalid(why.to_string()))?;
+    let plan: FaultPlan = serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))?;
+    wish(&args.kept.state, Wish::SetFaults(plan)).await?;
+    Ok(Exit::Done)
+}
+
+/// Has a wish fulfilled by the lab that runs, or by the one in the file.
+async fn wish(state: &Path, wish: Wish) -> Result<Value, Failure> {
+    if let Some(answer) = control::ask(state, &wish).await.map_err(|error| unreadable(state, &error))? {
+        return Ok(answer);
+    }
+    let kept = serve::load(state).map_err(|error| unreadable(state, &error))?;
+    let Some(mut lab) = kept else {
+        return Err(Failure::new(Exit::InvalidInput, format!("there is no lab in `{}`", state.display()))
+            .hint(format!("start one:\n    ichor lab serve --state {}", state.display())));
+    };
+    if wish == Wish::Reset {
+        std::fs::remove_file(state).map_err(|error| unwritable(state, &error))?;
+        return Ok(Value::Null);
+    }
+    let unchanged = lab.clone();
+    let answer = control::fulfil(&mut lab, &unchanged, wish).map_err(|error| unreadable(state, &error))?;
+    if lab != unchanged {
+        serve::save(&Hall::new(lab), state).map_err(|error| unwritable(state, &error))?;
+    }
+    Ok(answer)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("the lab in `{}` cannot be read", path.display()))
+        .because(error.to_string())
+        .hint("remove the file to begin again")
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("the lab cannot be kept in `{}`", path.display()))
+        .because(error.to_string())
+        .hint("name another file with `--state`")
+}

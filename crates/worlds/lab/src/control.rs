@@ -1,0 +1,113 @@
+//! Looking into a lab that runs, and meddling with it, over a socket beside its state file. Only the owner of
+//! the file can open it.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use ichor_sim::{Lab, faults::FaultPlan};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{UnixListener, UnixStream},
+};
+
+use crate::Hall;
+
+/// Most bytes of a wish: a fault plan is short.
+const MAX_WISH: u64 = 1024 * 1024;
+
+/// What somebody wants of a lab that runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wish {
+    /// To see its state.
+    State,
+    /// To see the fault plan.
+    Faults,
+    /// To set the fault plan.
+    SetFaults(FaultPlan),
+    /// To begin again, as it was set up.
+    Reset,
+}
+
+/// Returns the socket of the lab with a state file.
+pub fn socket_of(state: &Path) -> PathBuf {
+    let mut name = state.as_os_str().to_owned();
+    name.push(".sock");
+    name.into()
+}
+
+/// Fulfils wishes. Returns only when the socket cannot be opened.
+pub async fn listen(hall: Arc<Hall>, fresh: Lab, state: &Path) -> io::Error {
+    let path = socket_of(state);
+    // A socket that a killed lab left behind answers to nobody.
+    if UnixStream::connect(&path).await.is_err() {
+        let _ = std::fs::remove_file(&path);
+    }
+    let listener = match UnixListener::bind(&path) {
+        Ok(listener) => listener,
+        Err(error) => return error,
+    };
+    if let Err(error) = close_to_others(&path) {
+        return error;
+    }
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let (hall, fresh) = (Arc::clone(&hall), fresh.clone());
+        tokio::spawn(async move {
+            // Whoever asks and goes away does not wait for the answer.
+            let _ = attend(&hall, &fresh, stream).await;
+        });
+    }
+}
+
+fn close_to_others(path: &Path) -> io::Result<()> {
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+}
+
+async fn attend(hall: &Hall, fresh: &Lab, stream: UnixStream) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    (&mut stream).take(MAX_WISH).read_line(&mut line).await?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(wish) => hall.visit(|lab| fulfil(lab, fresh, wish))?,
+        Err(error) => serde_json::json!({ "error": error.to_string() }),
+    };
+    let mut answer = serde_json::to_vec(&answer)?;
+    answer.push(b'\n');
+    stream.write_all(&answer).await?;
+    stream.shutdown().await
+}
+
+/// Fulfils a wish, and returns the answer.
+pub fn fulfil(lab: &mut Lab, fresh: &Lab, wish: Wish) -> io::Result<Value> {
+    match wish {
+        Wish::State => Ok(serde_json::to_value(&*lab)?),
+        Wish::Faults => Ok(serde_json::to_value(&lab.ground.faults)?),
+        Wish::SetFaults(plan) => {
+            lab.ground.faults = plan;
+            Ok(Value::Null)
+        }
+        Wish::Reset => {
+            let now = lab.ground.now;
+            *lab = fresh.clone();
+            lab.advance(now);
+            Ok(Value::Null)
+        }
+    }
+}
+
+/// Asks a lab that runs; nothing: there is none.
+pub async fn ask(state: &Path, wish: &Wish) -> io::Result<Option<Value>> {
+    let Ok(mut stream) = UnixStream::connect(socket_of(state)).await else { return Ok(None) };
+    let mut line = serde_json::to_vec(wish)?;
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(Some(serde_json::from_slice(&answer)?))
+}

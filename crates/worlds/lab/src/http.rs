@@ -1,0 +1,154 @@
+//! The lab's HTTP servers: Proxmox, the Image Factory and Kubernetes.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::{BodyExt, Limited, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    HeaderMap, StatusCode,
+    body::{Frame, Incoming},
+    ext::ReasonPhrase,
+    header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue},
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use ichor_sim::{
+    Door,
+    wire::{Request, Response},
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::Hall;
+
+/// Most bytes of a request body. Uploads are images of the lab, which are small.
+const MAX_BODY: usize = 64 * 1024 * 1024;
+/// A real Proxmox closes idle connections after 5 s; clients must cope, so the lab does it too.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// What a body consists of. An error breaks the connection.
+pub type Body = UnsyncBoxBody<Bytes, Broken>;
+
+/// A connection that ends on purpose before its answer does.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the lab broke the connection")]
+pub struct Broken;
+
+/// Serves HTTP on a connection.
+pub async fn serve<S>(hall: Arc<Hall>, stream: S, door: Door, certificate: Option<Vec<u8>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let proxmox = door == Door::Pve;
+    let service = service_fn(move |request| {
+        let (hall, door, certificate) = (Arc::clone(&hall), door.clone(), certificate.clone());
+        async move { answer(&hall, &door, certificate, request).await }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).half_close(true);
+    if proxmox {
+        builder.http1().header_read_timeout(IDLE).title_case_headers(true);
+    }
+    // What goes wrong on a connection is the client's to see; the lab goes on.
+    let _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+}
+
+async fn answer(
+    hall: &Arc<Hall>,
+    door: &Door,
+    certificate: Option<Vec<u8>>,
+    request: hyper::Request<Incoming>,
+) -> Result<hyper::Response<Body>, Broken> {
+    let head = request.method() == hyper::Method::HEAD;
+    let request = read(hall, certificate, request).await?;
+    let response = hall.ask(|lab| lab.call(door, &request)).await;
+    write(hall, door, response, head)
+}
+
+async fn read(
+    hall: &Hall,
+    certificate: Option<Vec<u8>>,
+    request: hyper::Request<Incoming>,
+) -> Result<Request, Broken> {
+    let (parts, body) = request.into_parts();
+    let headers = parts.headers.iter().map(|(name, value)| {
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    });
+    let headers = headers.collect();
+    let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| Broken)?.to_bytes();
+    Ok(Request {
+        began: hall.now(),
+        method: parts.method.as_str().to_owned(),
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
+        headers,
+        body: body.to_vec(),
+        client_certificate: certificate,
+    })
+}
+
+fn write(
+    hall: &Arc<Hall>,
+    door: &Door,
+    response: Response,
+    head: bool,
+) -> Result<hyper::Response<Body>, Broken> {
+    let status = StatusCode::from_u16(response.status).map_err(|_| Broken)?;
+    let mut message = hyper::Response::new(body(hall, door, &response, head));
+    *message.status_mut() = status;
+    headers(message.headers_mut(), &response);
+    if let Some(reason) = response.reason.and_then(|reason| ReasonPhrase::try_from(reason.into_bytes()).ok())
+    {
+        message.extensions_mut().insert(reason);
+    }
+    Ok(message)
+}
+
+fn headers(headers: &mut HeaderMap, response: &Response) {
+    for (name, value) in &response.headers {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+            headers.append(name, value);
+        }
+    }
+    if response.close && !headers.contains_key(CONNECTION) {
+        headers.append(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if response.stream.is_none() && !headers.contains_key(CONTENT_LENGTH) {
+        headers.insert(CONTENT_LENGTH, response.body.len().into());
+    }
+}
+
+fn body(hall: &Arc<Hall>, door: &Door, response: &Response, head: bool) -> Body {
+    if head {
+        return http_body_util::Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync();
+    }
+    let start = Bytes::from(response.body.clone());
+    match (response.cut, response.stream) {
+        (Some(cut), _) => {
+            let start = start.slice(..cut.min(start.len()));
+            let pieces = [Ok(Frame::data(start)), Err(Broken)];
+            StreamBody::new(stream::iter(pieces)).boxed_unsync()
+        }
+        (None, Some(id)) => {
+            let (hall, door) = (Arc::clone(hall), door.clone());
+            let more = stream::unfold(Some(vec![response.body.clone()]), move |pieces| {
+                let (hall, door) = (Arc::clone(&hall), door.clone());
+                async move {
+                    let pieces = match pieces {
+                        Some(first) => first,
+                        None => hall.next_pieces(id, |lab, id| lab.poll(&door, id)).await?,
+                    };
+                    Some((Ok(Frame::data(Bytes::from(pieces.concat()))), None))
+                }
+            });
+            StreamBody::new(more).boxed_unsync()
+        }
+        (None, None) => {
+            http_body_util::Full::new(start).map_err(|never: Infallible| match never {}).boxed_unsync()
+        }
+    }
+}
