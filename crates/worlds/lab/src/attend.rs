@@ -1,6 +1,6 @@
 //! Leading a connection to the server that it wants.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, pin::pin, sync::Arc};
 
 use ichor_sim::{Door, tls::Persona};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,16 +23,14 @@ pub enum Target {
 }
 
 /// Serves a connection until it ends, or until the server behind it is another one: a machine that leaves
-/// maintenance mode drops its connections.
+/// maintenance mode says goodbye on its connections, and one that reboots takes the API server with it.
 pub async fn attend<S>(hall: Arc<Hall>, stream: S, target: Target)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (Some(mark), Some(server)) = (mark(&hall, &target), server(&hall, &target)) else { return };
-    tokio::select! {
-        () = serve(Arc::clone(&hall), stream, server) => {}
-        () = changed(&hall, &target, &mark) => {}
-    }
+    let gone = pin!(changed(&hall, &target, &mark));
+    serve(Arc::clone(&hall), stream, server, gone).await;
 }
 
 /// A server as it is at a moment.
@@ -84,21 +82,35 @@ async fn changed(hall: &Hall, target: &Target, was: &str) {
     }
 }
 
-async fn serve<S>(hall: Arc<Hall>, stream: S, server: Server)
+async fn serve<S>(hall: Arc<Hall>, stream: S, server: Server, mut gone: impl Future<Output = ()> + Unpin)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    match (server.persona, server.service) {
-        (None, Service::Http(door)) => http::serve(hall, stream, door, None).await,
-        (Some(persona), service) => {
-            let http2 = service != Service::Http(Door::Pve);
-            // Whoever cannot agree on TLS is gone; there is nobody to tell.
-            let Ok((stream, certificate)) = tls::accept(stream, &persona, http2).await else { return };
-            match service {
-                Service::Http(door) => http::serve(hall, stream, door, certificate).await,
-                Service::Talos(address) => grpc::serve(hall, stream, address, certificate).await,
-            }
+    let Some(persona) = server.persona else {
+        if let Service::Http(door) = server.service {
+            or_gone(http::serve(hall, stream, door, None), &mut gone).await;
         }
-        (None, Service::Talos(_)) => {}
+        return;
+    };
+    let http2 = server.service != Service::Http(Door::Pve);
+    // Whoever cannot agree on TLS is gone; there is nobody to tell.
+    let accepted = or_gone(tls::accept(stream, &persona, http2), &mut gone).await;
+    let Some(Ok((stream, certificate))) = accepted else { return };
+    match server.service {
+        Service::Http(door) => {
+            or_gone(http::serve(hall, stream, door, certificate), &mut gone).await;
+        }
+        Service::Talos(address) => grpc::serve(hall, stream, address, certificate, gone).await,
+    }
+}
+
+/// Does something, unless the server goes first.
+async fn or_gone<T>(
+    act: impl Future<Output = T>,
+    gone: &mut (impl Future<Output = ()> + Unpin),
+) -> Option<T> {
+    tokio::select! {
+        done = act => Some(done),
+        () = gone => None,
     }
 }

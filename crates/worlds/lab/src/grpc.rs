@@ -1,6 +1,6 @@
 //! The Talos API as gRPC: frames of protobuf messages over HTTP/2, whatever the method.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_util::stream;
@@ -26,16 +26,32 @@ const MAX_BODY: usize = 64 * 1024 * 1024;
 const OK: i32 = 0;
 const INTERNAL: i32 = 13;
 
-/// Serves the Talos API on a connection.
-pub async fn serve<S>(hall: Arc<Hall>, stream: S, address: IpAddr, certificate: Option<Vec<u8>>)
-where
+/// So long a server that is stopped lets calls end that have begun; Talos gives them the same time.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Serves the Talos API on a connection until the server is gone. Calls that have begun are answered all the same:
+/// whoever sends a machine its config, and with it out of maintenance mode, is told that it was taken.
+pub async fn serve<S>(
+    hall: Arc<Hall>,
+    stream: S,
+    address: IpAddr,
+    certificate: Option<Vec<u8>>,
+    gone: impl Future<Output = ()>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request| {
         let (hall, certificate) = (Arc::clone(&hall), certificate.clone());
         async move { answer(&hall, address, certificate, request).await }
     });
-    let _ = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+    let connection =
+        http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = gone => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = tokio::time::timeout(FAREWELL, connection).await;
 }
 
 async fn answer(
@@ -153,6 +169,41 @@ mod tests {
         assert_eq!(unframe(frame(&messages)), Some(messages));
         assert_eq!(unframe(Bytes::from_static(&[0, 0, 0, 0, 9, 1])), None);
         assert_eq!(unframe(Bytes::from_static(&[1, 0, 0, 0, 0])), None);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_has_begun_is_answered_although_the_server_goes() {
+        let lab = ichor_sim::setup::Setup::new(1, ichor_sim::profile::Profile::Instant).build();
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let (go, gone) = tokio::sync::oneshot::channel::<()>();
+        let address = IpAddr::from([127, 0, 0, 2]);
+        let hall = Arc::new(Hall::new(lab));
+        tokio::spawn(serve(hall, far, address, None, async move { drop(gone.await) }));
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(near))
+                .await
+                .expect("a connection");
+        tokio::spawn(connection);
+        let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+        let body = StreamBody::new(stream::once(async move {
+            let _ = finished.await;
+            // A broken frame is answered without a machine.
+            Ok::<_, Broken>(Frame::data(Bytes::from_static(&[1, 0, 0, 0, 0])))
+        }));
+        let uri = "http://lab/machine.MachineService/Version";
+        let request = hyper::Request::post(uri).body(body.boxed_unsync()).expect("a request");
+        let mut answer = pin!(sender.send_request(request));
+        // The headers are on their way after a look at the call, and its body is held back.
+        let look = tokio::time::timeout(Duration::from_millis(50), answer.as_mut()).await;
+        assert!(look.is_err(), "nothing is answered before the body is there");
+        go.send(()).expect("a server");
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        finish.send(()).expect("a call");
+        let answer = tokio::time::timeout(FAREWELL, answer).await.expect("in time").expect("an answer");
+        let trailers = answer.into_body().collect().await.expect("a body").trailers().cloned();
+        assert!(trailers.expect("trailers").contains_key("grpc-status"));
     }
 
     #[test]

@@ -156,6 +156,7 @@ impl Machines {
 
     /// Starts a machine again with the devices it has.
     pub(super) fn restart(&mut self, ground: &mut Ground, vmid: VmId) {
+        self.last_words(ground, vmid);
         self.starts += 1;
         let Some(machine) = self.by_id.get_mut(&vmid) else { return };
         machine.start = self.starts;
@@ -164,7 +165,9 @@ impl Machines {
         if let Some(guest) = ground.guests.get_mut(&vmid) {
             guest.agent = None;
         }
-        self.after(ground, vmid, takes::FIRMWARE, Step::Firmware);
+        let away = ground.profile.takes(takes::FIRMWARE).max(takes::LEAST_AWAY);
+        let event = Event::Step { vmid, start: self.starts, step: Step::Firmware };
+        ground.agenda.add(ground.now + away, agenda::Event::Talos(event));
     }
 
     fn step(&mut self, ground: &mut Ground, vmid: VmId, step: Step) {

@@ -201,6 +201,7 @@ impl Machines {
 
     fn power_off(&mut self, ground: &mut Ground, vmid: VmId) {
         self.node_down(ground, vmid);
+        self.last_words(ground, vmid);
         self.by_id.remove(&vmid);
         ground.guests.remove(&vmid);
         ground.send(Signal::PoweredOff(vmid));

@@ -46,6 +46,8 @@ pub enum Source {
     Watch(Box<Watch>),
     /// Messages at their times.
     Script(Vec<(Time, Vec<u8>)>),
+    /// What was still to be said when the machine stopped.
+    Rest(Vec<Vec<u8>>),
     /// Streams of several machines, with the names they were asked by.
     Joined(Vec<(String, StreamId)>),
 }
@@ -77,10 +79,30 @@ impl Machines {
         self.poll_one(ground, stream)
     }
 
+    /// Lets the streams of a machine that stops say what they have not yet said: nobody who followed it would
+    /// miss its last words, however fast it goes.
+    pub(super) fn last_words(&mut self, ground: &Ground, vmid: VmId) {
+        let of_machine = |stream: &Stream| {
+            stream.vmid == vmid
+                && !matches!(stream.source, Source::Joined(_) | Source::Script(_) | Source::Rest(_))
+        };
+        let streams = self.streams.streams.iter().filter(|(_, stream)| of_machine(stream));
+        let ids: Vec<u64> = streams.map(|(id, _)| *id).collect();
+        for id in ids {
+            let Some(mut stream) = self.streams.streams.remove(&id) else { continue };
+            if let Polled::Pieces(rest) = self.poll_source(ground, &mut stream) {
+                stream.source = Source::Rest(rest);
+            }
+            self.streams.streams.insert(id, stream);
+        }
+    }
+
     fn poll_one(&mut self, ground: &Ground, id: StreamId) -> Polled {
         let Some(mut stream) = self.streams.streams.remove(&id.0) else { return Polled::End };
         let polled = match &mut stream.source {
             Source::Joined(parts) => self.poll_joined(ground, parts),
+            Source::Rest(rest) if rest.is_empty() => Polled::End,
+            Source::Rest(rest) => Polled::Pieces(std::mem::take(rest)),
             _ => self.poll_source(ground, &mut stream),
         };
         if polled != Polled::End {
@@ -147,7 +169,7 @@ impl Machines {
                 }
                 pieces
             }
-            Source::Joined(_) => Vec::new(),
+            Source::Rest(_) | Source::Joined(_) => Vec::new(),
         };
         if pieces.is_empty() { Polled::Wait(None) } else { Polled::Pieces(pieces) }
     }

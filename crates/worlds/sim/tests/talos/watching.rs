@@ -1,7 +1,10 @@
 //! Streams: watches, events and logs.
 
 use ichor_model::desired::Role;
-use ichor_sim::wire::{RpcReply, StreamId};
+use ichor_sim::{
+    profile::Profile,
+    wire::{RpcReply, StreamId},
+};
 use ichor_talos_proto::{Message, cosi::resource as cosi, machine as api};
 
 use crate::bench::{Bench, address};
@@ -127,6 +130,23 @@ fn events_tell_of_a_reboot_by_its_actor() {
     let (pieces, _) = bench.follow(stream);
     let actor = &answer.messages[0].actor_id;
     assert!(pieces.iter().any(|piece| decode(piece).actor_id == *actor));
+}
+
+#[test]
+fn whoever_follows_a_reset_hears_of_it_however_fast_it_is() {
+    let mut bench = Bench::seeded("v1.13.9", 1, Profile::Instant);
+    bench.join(11, Role::ControlPlane);
+    let request = api::EventsRequest::default();
+    let (_, stream) = open(&mut bench, "/machine.MachineService/Events", &request);
+    let request = api::ResetRequest { reboot: true, ..Default::default() };
+    let _: api::ResetResponse = bench.machine(address(11), "Reset", &request).expect("reset");
+    bench.minute();
+    let (pieces, ended) = bench.follow(stream);
+    let data = |piece: &Vec<u8>| api::Event::decode(&piece[..]).ok()?.data;
+    let tasks = pieces.iter().filter_map(data).filter(|data| data.type_url.ends_with("TaskEvent"));
+    let tasks = tasks.filter_map(|data| api::TaskEvent::decode(&data.value[..]).ok());
+    assert!(tasks.into_iter().any(|task| task.task == "stopAllServices"), "{pieces:?}");
+    assert!(ended);
 }
 
 #[test]
