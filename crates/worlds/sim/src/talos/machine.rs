@@ -502,9 +502,9 @@ pub mod takes {
 
     /// Firmware, boot loader and kernel.
     pub const FIRMWARE: Duration = Duration::from_secs(15);
-    /// So long a machine that reboots is away, even where nothing takes time: clients that follow a reboot, as
-    /// talosctl does, wait for the connection to break and ask for all events only then.
-    pub const LEAST_AWAY: Duration = Duration::from_millis(500);
+    /// So long a machine that reboots is away, even where nothing takes time: talosctl looks a second after the
+    /// reboot began, and asks for events of the past only if the machine does not answer then.
+    pub const LEAST_AWAY: Duration = Duration::from_secs(2);
     /// Addresses, routes, and a DHCP exchange.
     pub const NETWORK: Duration = Duration::from_secs(4);
     /// From the network to an open API in maintenance mode.

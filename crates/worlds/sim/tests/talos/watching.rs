@@ -1,5 +1,7 @@
 //! Streams: watches, events and logs.
 
+use std::time::Duration;
+
 use ichor_model::desired::Role;
 use ichor_sim::{
     profile::Profile,
@@ -147,6 +149,17 @@ fn whoever_follows_a_reset_hears_of_it_however_fast_it_is() {
     let tasks = tasks.filter_map(|data| api::TaskEvent::decode(&data.value[..]).ok());
     assert!(tasks.into_iter().any(|task| task.task == "stopAllServices"), "{pieces:?}");
     assert!(ended);
+}
+
+#[test]
+fn a_machine_that_reboots_is_away_even_where_nothing_takes_time() {
+    let mut bench = Bench::seeded("v1.13.9", 1, Profile::Instant);
+    bench.join(11, Role::ControlPlane);
+    let request = api::RebootRequest::default();
+    let _: api::RebootResponse = bench.machine(address(11), "Reboot", &request).expect("reboot");
+    assert!(!bench.lab.talos_addresses().contains(&address(11)));
+    bench.lab.advance(bench.lab.ground.now + Duration::from_mins(1));
+    assert!(bench.lab.talos_addresses().contains(&address(11)));
 }
 
 #[test]
