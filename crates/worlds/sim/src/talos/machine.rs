@@ -502,6 +502,9 @@ pub mod takes {
 
     /// Firmware, boot loader and kernel.
     pub const FIRMWARE: Duration = Duration::from_secs(15);
+    /// So long a machine goes on after it was told to stop where nothing takes time: talosctl begins to
+    /// follow its events at the same moment, and must not come too late for the last of them.
+    pub const LEAST_NOTICE: Duration = Duration::from_millis(500);
     /// So long a machine that reboots is away, even where nothing takes time: talosctl looks a second after the
     /// reboot began, and asks for events of the past only if the machine does not answer then.
     pub const LEAST_AWAY: Duration = Duration::from_secs(2);

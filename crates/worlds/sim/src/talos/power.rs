@@ -7,12 +7,14 @@ use ichor_talos_proto::{Message, common, machine as api};
 
 use super::{
     Machines, Mishaps,
-    life::{Step, installer, read_config},
+    life::{Event, Step, installer, read_config},
     machine::{Api, Run, Sequence, Stage, State, Wipe, takes},
     release,
 };
 use crate::{
+    agenda,
     ground::{Content, Ground, Installed},
+    profile::Profile,
     signal::Signal,
 };
 
@@ -82,7 +84,12 @@ impl Machines {
         run.stage = sequence.stage();
         run.journal.sequence(now, began, sequence.name(), api::sequence_event::Action::Start as i32, actor);
         run.sequence = Some((sequence, actor.to_owned()));
-        self.after(ground, vmid, drain, Step::Stop);
+        let instant = ground.profile == Profile::Instant;
+        let notice = if instant { takes::LEAST_NOTICE } else { ground.profile.takes(drain) };
+        if let Some(machine) = self.by_id.get(&vmid) {
+            let event = Event::Step { vmid, start: machine.start, step: Step::Stop };
+            ground.agenda.add(now + notice, agenda::Event::Talos(event));
+        }
     }
 
     /// Returns how long draining takes: with no API server to ask, until the limit.
