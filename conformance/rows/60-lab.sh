@@ -325,9 +325,10 @@ lab_transcripts() {
     note "$(tail -n 1 replay.txt)"
 }
 
+# Tier 2 where a tool takes minutes to build, or a client waits for moments in the life of a machine.
 row lab proxmoxer 1 lab_proxmoxer
-row lab terraform-bpg 1 lab_terraform_bpg
-row lab terraform-talos 1 lab_terraform_talos
-row lab talosctl 1 lab_talosctl
-row lab kubectl 1 lab_kubectl
+row lab terraform-bpg 2 lab_terraform_bpg
+row lab terraform-talos 2 lab_terraform_talos
+row lab talosctl 2 lab_talosctl
+row lab kubectl 2 lab_kubectl
 row lab transcripts 1 lab_transcripts
