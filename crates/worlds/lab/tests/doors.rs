@@ -48,7 +48,7 @@ async fn open() -> Open {
 impl Open {
     fn http(&self, trust: Trust) -> HttpClient {
         let endpoint = Endpoint { host: "127.0.0.1".into(), port: self.at.pve.port(), tls: true };
-        HttpClient::new(endpoint, trust, Arc::new(Direct))
+        HttpClient::new(endpoint, trust, None, Arc::new(Direct)).expect("client")
     }
 
     fn client(&self, token: &str) -> Client<HttpClient> {
@@ -91,7 +91,7 @@ async fn only_the_pinned_certificate_is_trusted() {
         matches!(&refused, Err(TransportError::NotTrusted(why)) if why.contains(&open.pin.to_string())),
         "{refused:?}"
     );
-    let unknown = get(&open.http(Trust::Authorities(Vec::new())), "/api2/json/version").await;
+    let unknown = get(&open.http(Trust::System), "/api2/json/version").await;
     assert!(matches!(unknown, Err(TransportError::NotTrusted(_))), "{unknown:?}");
 }
 

@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     dial::{Dial, Stream},
-    tls::{self, NotTrusted, Trust},
+    tls::{Identity, NotTrusted, Protocol, Secure, Trust},
 };
 
 /// Most bytes of an answer. The largest that ichor asks for, a cluster's list of VMs, has a tenth of it.
@@ -83,7 +83,7 @@ impl fmt::Display for Endpoint {
 /// A client of one server.
 pub struct HttpClient {
     endpoint: Endpoint,
-    trust: Trust,
+    secure: Option<Secure>,
     dialer: Arc<dyn Dial>,
     idle: Mutex<Vec<Idle>>,
 }
@@ -113,9 +113,15 @@ impl Http for HttpClient {
 }
 
 impl HttpClient {
-    /// Makes a client.
-    pub fn new(endpoint: Endpoint, trust: Trust, dialer: Arc<dyn Dial>) -> Self {
-        Self { endpoint, trust, dialer, idle: Mutex::new(Vec::new()) }
+    /// Makes a client. Whom to trust, and as whom to present ourselves, matters where the server speaks TLS.
+    pub fn new(
+        endpoint: Endpoint,
+        trust: Trust,
+        identity: Option<&Identity>,
+        dialer: Arc<dyn Dial>,
+    ) -> Result<Self, NotTrusted> {
+        let secure = endpoint.tls.then(|| Secure::new(trust, identity, Protocol::Http1)).transpose()?;
+        Ok(Self { endpoint, secure, dialer, idle: Mutex::new(Vec::new()) })
     }
 
     async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
@@ -146,10 +152,10 @@ impl HttpClient {
     }
 
     async fn connect(&self) -> Result<Sender, TransportError> {
-        let Endpoint { host, port, tls } = &self.endpoint;
+        let Endpoint { host, port, .. } = &self.endpoint;
         let stream = self.dialer.dial(host, *port).await.map_err(|error| self.not_reached(&error))?;
-        if *tls {
-            let stream = tls::connect(stream, host, &self.trust).await.map_err(|error| match error {
+        if let Some(secure) = &self.secure {
+            let stream = secure.connect(stream, host).await.map_err(|error| match error {
                 NotTrusted::Handshake(error) if !is_distrust(&error) => self.not_reached(&error),
                 error => TransportError::NotTrusted(format!("{}: {error}", self.endpoint)),
             })?;

@@ -11,4 +11,4 @@ pub mod tls;
 
 pub use dial::{Dial, Direct, Stream};
 pub use http::{Endpoint, HttpClient, NotAnEndpoint};
-pub use tls::{Fingerprint, Trust};
+pub use tls::{Fingerprint, Identity, Trust};

@@ -9,11 +9,12 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
 };
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio_rustls::{TlsConnector, client::TlsStream};
+use zeroize::Zeroizing;
 
 use crate::dial::Stream;
 
@@ -93,25 +94,87 @@ pub enum NotTrusted {
     Handshake(io::Error),
 }
 
-/// Secures a stream.
-pub async fn connect<S: Stream>(stream: S, host: &str, trust: &Trust) -> Result<TlsStream<S>, NotTrusted> {
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| NotTrusted::Name(host.to_owned()))?;
-    let config = config(trust).map_err(NotTrusted::Trust)?;
-    // A pinned server is accepted by the verifier whatever it shows, and judged here, so that the refusal can say
-    // which certificate it was. Nothing was sent to it by then.
-    let stream =
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(NotTrusted::Handshake)?;
-    if let Trust::Pin(wanted) = trust {
-        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        let shown = Fingerprint::of(certificates.first().map_or(&[], AsRef::as_ref));
-        if shown != *wanted {
-            return Err(NotTrusted::OtherCertificate { shown, wanted: *wanted });
-        }
-    }
-    Ok(stream)
+/// As whom we present ourselves to a server that asks for a certificate.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate and those that vouch for it (DER), ours first.
+    pub certificates: Vec<Vec<u8>>,
+    /// Its key (PKCS #8, DER).
+    pub key: Zeroizing<Vec<u8>>,
 }
 
-fn config(trust: &Trust) -> Result<ClientConfig, rustls::Error> {
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("certificates", &self.certificates.len()).finish_non_exhaustive()
+    }
+}
+
+/// What is spoken inside a secured stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, and so gRPC.
+    Http2,
+}
+
+impl Protocol {
+    const fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+}
+
+/// Secures streams on the same terms; made once for a server, because reading certificates takes time.
+#[derive(Clone)]
+pub struct Secure {
+    trust: Trust,
+    config: Arc<ClientConfig>,
+}
+
+impl fmt::Debug for Secure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secure").field("trust", &self.trust).finish_non_exhaustive()
+    }
+}
+
+impl Secure {
+    /// Says whom to trust, as whom to present ourselves if we are asked, and what will be spoken.
+    pub fn new(trust: Trust, identity: Option<&Identity>, protocol: Protocol) -> Result<Self, NotTrusted> {
+        let config = Arc::new(config(&trust, identity, protocol).map_err(NotTrusted::Trust)?);
+        Ok(Self { trust, config })
+    }
+
+    /// Secures a stream.
+    pub async fn connect<S: Stream>(&self, stream: S, host: &str) -> Result<TlsStream<S>, NotTrusted> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| NotTrusted::Name(host.to_owned()))?;
+        // A pinned server is accepted by the verifier whatever it shows, and judged here, so that the refusal
+        // can say which certificate it was. Nothing was sent to it by then.
+        let connector = TlsConnector::from(Arc::clone(&self.config));
+        let stream = connector.connect(name, stream).await.map_err(NotTrusted::Handshake)?;
+        if let Trust::Pin(wanted) = self.trust {
+            let shown = shown(&stream);
+            if shown != wanted {
+                return Err(NotTrusted::OtherCertificate { shown, wanted });
+            }
+        }
+        Ok(stream)
+    }
+}
+
+/// Returns the fingerprint of the certificate that a server showed.
+pub fn shown<S>(stream: &TlsStream<S>) -> Fingerprint {
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    Fingerprint::of(certificates.first().map_or(&[], AsRef::as_ref))
+}
+
+fn config(
+    trust: &Trust,
+    identity: Option<&Identity>,
+    protocol: Protocol,
+) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
         Trust::System => Arc::new(rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?),
@@ -126,12 +189,19 @@ fn config(trust: &Trust) -> Result<ClientConfig, rustls::Error> {
         }
         Trust::Pin(_) | Trust::Anybody => Arc::new(AnyCertificate(Arc::clone(&provider))),
     };
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let certificates = identity.certificates.iter().cloned().map(CertificateDer::from).collect();
+            let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(identity.key.to_vec()));
+            builder.with_client_auth_cert(certificates, key)?
+        }
+    };
+    config.alpn_protocols = vec![protocol.name().to_vec()];
     Ok(config)
 }
 

@@ -35,7 +35,7 @@ where
         }
     });
     let endpoint = Endpoint { host: "127.0.0.1".into(), port, tls: false };
-    HttpClient::new(endpoint, Trust::Anybody, Arc::new(Direct))
+    HttpClient::new(endpoint, Trust::Anybody, None, Arc::new(Direct)).expect("client")
 }
 
 async fn answer(bytes: &'static [u8]) -> Result<Response, TransportError> {
@@ -106,7 +106,7 @@ async fn nobody_there_is_told_apart_from_a_lost_answer() {
     let port = listener.local_addr().expect("address").port();
     drop(listener);
     let endpoint = Endpoint { host: "127.0.0.1".into(), port, tls: false };
-    let client = HttpClient::new(endpoint, Trust::Anybody, Arc::new(Direct));
+    let client = HttpClient::new(endpoint, Trust::Anybody, None, Arc::new(Direct)).expect("client");
     let refused = client.send(get(), Duration::from_secs(5)).await;
     assert!(matches!(refused, Err(TransportError::NotReached(_))), "{refused:?}");
 }
