@@ -12,6 +12,7 @@ pub mod net;
 pub mod secret;
 pub mod size;
 pub mod source;
+pub mod step;
 pub mod version;
 pub mod world;
 
