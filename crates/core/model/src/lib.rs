@@ -12,6 +12,7 @@ pub mod net;
 pub mod secret;
 pub mod size;
 pub mod source;
+pub mod stamp;
 pub mod version;
 pub mod world;
 
@@ -24,6 +25,7 @@ pub use net::MacAddress;
 pub use secret::SecretRef;
 pub use size::Size;
 pub use source::{At, SourceId, Span};
+pub use stamp::Stamp;
 pub use version::{KubernetesVersion, Minor, TalosVersion};
 pub use world::World;
 
