@@ -47,6 +47,13 @@ pub struct TaskRow {
     pub status: Option<String>,
 }
 
+impl TaskRow {
+    /// Whether it still runs. The list may say so for a few seconds too long; [`task_status`] does not.
+    pub fn is_running(&self) -> bool {
+        self.status.as_deref().is_none_or(|status| status == "RUNNING")
+    }
+}
+
 /// Lists the tasks about a VM, running and ended, newest first.
 pub fn tasks_of(host: &HostName, vmid: VmId) -> Call<Vec<TaskRow>> {
     Call::new(Method::Get, &["nodes", host.as_str(), "tasks"]).with("vmid", vmid).with("source", "all")
