@@ -60,7 +60,7 @@ pub fn configure(host: &HostName, vmid: VmId, options: Params) -> Call<Option<Up
     typed(Method::Post, host, vmid, &["config"]).with_all(options)
 }
 
-/// Grows a disk to a size in bytes.
+/// Grows a disk to a size.
 pub fn resize(host: &HostName, vmid: VmId, disk: &str, gib: u64) -> Call<Option<Upid>> {
     typed(Method::Put, host, vmid, &["resize"]).with("disk", disk).with("size", format!("{gib}G"))
 }
@@ -77,6 +77,8 @@ pub struct CloneOptions<'a> {
     pub newid: VmId,
     /// Its name.
     pub name: &'a str,
+    /// Its notes; absent: those of the source.
+    pub description: Option<String>,
     /// Its pool.
     pub pool: Option<&'a str>,
     /// The host it is made on, when that is another one.
@@ -90,6 +92,7 @@ pub fn clone(host: &HostName, source: VmId, options: &CloneOptions<'_>) -> Call<
     let mut params = Params::default();
     params.set("newid", options.newid);
     params.set("name", options.name);
+    params.set_some("description", options.description.as_ref());
     params.set_some("pool", options.pool);
     params.set_some("target", options.target);
     params.switch("full", options.full_on.is_some());

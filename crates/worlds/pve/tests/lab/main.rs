@@ -1,0 +1,5 @@
+//! The client and the lab: what we write, Proxmox takes, and what it gives back means the same.
+
+mod machines;
+mod shapes;
+mod support;
