@@ -20,6 +20,7 @@ mod refusal;
 #[cfg(test)]
 mod sample;
 mod task;
+mod upload;
 
 pub use call::{Call, Params};
 pub use client::{Client, Error, Token};

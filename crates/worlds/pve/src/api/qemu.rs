@@ -110,11 +110,55 @@ pub fn stop(host: &HostName, vmid: VmId) -> Call<Upid> {
     vm(Method::Post, host, vmid, &["status", "stop"]).with("overrule-shutdown", 1)
 }
 
+/// Asks a VM to shut down, and waits for so many seconds.
+pub fn shutdown(host: &HostName, vmid: VmId, seconds: u32) -> Call<Upid> {
+    vm(Method::Post, host, vmid, &["status", "shutdown"]).with("timeout", seconds)
+}
+
+/// Writes the cloud-init drive anew. It is also written at every start.
+pub fn regenerate_cloudinit(host: &HostName, vmid: VmId) -> Call<()> {
+    typed(Method::Put, host, vmid, &["cloudinit"])
+}
+
+/// An option that waits for a restart.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct PendingRow {
+    /// The option.
+    pub key: String,
+    /// What it says.
+    #[serde(default)]
+    pub value: Option<Value>,
+    /// What it will say.
+    #[serde(default)]
+    pub pending: Option<Value>,
+    /// Whether it will be gone: 1, or 2 when it was forced.
+    #[serde(default)]
+    pub delete: u8,
+}
+
+impl PendingRow {
+    /// Whether a restart would change it.
+    pub const fn waits(&self) -> bool {
+        self.pending.is_some() || self.delete > 0
+    }
+}
+
+/// Lists all options, with what is pending.
+pub fn pending(host: &HostName, vmid: VmId) -> Call<Vec<PendingRow>> {
+    typed(Method::Get, host, vmid, &["pending"])
+}
+
 /// How a VM is at the moment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct VmStatus {
     /// `running` or `stopped`.
     pub status: String,
+    /// How QEMU calls it: `running`, `paused`, `prelaunch` and others.
+    #[serde(default)]
+    pub qmpstatus: Option<String>,
+    /// Seconds since it was switched on.
+    #[serde(default)]
+    pub uptime: u64,
     /// The lock on its config.
     #[serde(default)]
     pub lock: Option<String>,
@@ -140,4 +184,17 @@ pub struct AgentInterfaces {
 /// Asks the guest agent for addresses.
 pub fn agent_interfaces(host: &HostName, vmid: VmId) -> Call<AgentInterfaces> {
     typed(Method::Get, host, vmid, &["agent", "network-get-interfaces"])
+}
+
+/// Asks the guest agent whether it is there. Each call may take three seconds when it is not.
+pub fn agent_ping(host: &HostName, vmid: VmId) -> Call<AgentAnswer> {
+    typed(Method::Post, host, vmid, &["agent", "ping"])
+}
+
+/// What a guest agent answers, if it answers at all.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct AgentAnswer {
+    /// Nothing, or what the agent refused.
+    #[serde(default)]
+    pub result: Value,
 }

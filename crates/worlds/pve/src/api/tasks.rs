@@ -58,3 +58,8 @@ impl TaskRow {
 pub fn tasks_of(host: &HostName, vmid: VmId) -> Call<Vec<TaskRow>> {
     Call::new(Method::Get, &["nodes", host.as_str(), "tasks"]).with("vmid", vmid).with("source", "all")
 }
+
+/// Lists the tasks that run on a host. One that another task started may be listed for seconds after its end.
+pub fn running_tasks(host: &HostName) -> Call<Vec<TaskRow>> {
+    Call::new(Method::Get, &["nodes", host.as_str(), "tasks"]).with("source", "active").with("limit", 500)
+}
