@@ -13,6 +13,7 @@ pub mod observed;
 pub mod secret;
 pub mod size;
 pub mod source;
+pub mod stamp;
 pub mod step;
 pub mod version;
 pub mod world;
@@ -27,6 +28,7 @@ pub use observed::Observed;
 pub use secret::SecretRef;
 pub use size::Size;
 pub use source::{At, SourceId, Span};
+pub use stamp::Stamp;
 pub use version::{KubernetesVersion, Minor, TalosVersion};
 pub use world::World;
 

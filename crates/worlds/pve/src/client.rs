@@ -109,7 +109,7 @@ impl<T: Http> Client<T> {
         let body = call.body();
         let mut headers = vec![("accept", "application/json".to_owned())];
         if !body.is_empty() {
-            headers.push(("content-type", "application/x-www-form-urlencoded".to_owned()));
+            headers.push(("content-type", call.content_type()));
         }
         let authorization =
             self.token.as_ref().map(|token| Secret::new(format!("PVEAPIToken={}", token.0.expose())));
