@@ -6,5 +6,5 @@
 mod http;
 mod secret;
 
-pub use http::{Http, Method, Request, Response, TransportError};
+pub use http::{Http, HttpStream, Method, Pieces, Request, Response, TransportError};
 pub use secret::Secret;
