@@ -10,5 +10,5 @@ mod http;
 pub mod tls;
 
 pub use dial::{Dial, Direct, Stream};
-pub use http::{Endpoint, HttpClient, NotAnEndpoint};
+pub use http::{Endpoint, HttpClient, IncomingPieces, NotAnEndpoint};
 pub use tls::{Fingerprint, Identity, Trust};

@@ -5,6 +5,8 @@
 
 mod http;
 mod secret;
+mod text;
 
-pub use http::{Http, Method, Request, Response, TransportError};
+pub use http::{Http, HttpStream, Method, Pieces, Request, Response, TransportError};
 pub use secret::Secret;
+pub use text::{clean, percent};
