@@ -5,6 +5,8 @@
 
 mod http;
 mod secret;
+mod websocket;
 
 pub use http::{Http, Method, Request, Response, TransportError};
 pub use secret::Secret;
+pub use websocket::{NotOpened, Received, WebSocket, WebSockets};
