@@ -22,7 +22,10 @@ use ichor_sim::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::Hall;
+use crate::{
+    Hall,
+    console::{self, Granted, Wish},
+};
 
 /// Most bytes of a request body. Uploads are images of the lab, which are small.
 const MAX_BODY: usize = 64 * 1024 * 1024;
@@ -63,8 +66,17 @@ async fn answer(
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<Body>, Broken> {
     let head = request.method() == hyper::Method::HEAD;
+    let mut request = request;
+    let wish = if *door == Door::Pve { Wish::read(&mut request) } else { None };
     let request = read(hall, certificate, request).await?;
     let response = hall.ask(|lab| lab.call(door, &request)).await;
+    let response = match wish {
+        None => response,
+        Some(wish) => match console::grant(hall, wish, response).await {
+            Granted::Switch(message) => return Ok(message),
+            Granted::Answer(response) => response,
+        },
+    };
     write(hall, door, response, head)
 }
 

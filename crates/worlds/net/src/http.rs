@@ -82,7 +82,7 @@ impl fmt::Display for Endpoint {
 
 /// A client of one server.
 pub struct HttpClient {
-    endpoint: Endpoint,
+    pub(crate) endpoint: Endpoint,
     secure: Option<Secure>,
     dialer: Arc<dyn Dial>,
     idle: Mutex<Vec<Idle>>,
@@ -93,7 +93,7 @@ struct Idle {
     since: Instant,
 }
 
-type Sender = SendRequest<Full<Bytes>>;
+pub(crate) type Sender = SendRequest<Full<Bytes>>;
 
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -199,7 +199,7 @@ impl HttpClient {
         }
     }
 
-    async fn connect(&self) -> Result<Sender, TransportError> {
+    pub(crate) async fn connect(&self) -> Result<Sender, TransportError> {
         let Endpoint { host, port, .. } = &self.endpoint;
         let stream = self.dialer.dial(host, *port).await.map_err(|error| self.not_reached(&error))?;
         if let Some(secure) = &self.secure {
@@ -218,11 +218,11 @@ impl HttpClient {
             .await
             .map_err(|error| self.not_reached(&io::Error::other(error)))?;
         // How the connection ends is told to whoever waits for an answer.
-        tokio::spawn(connection);
+        tokio::spawn(connection.with_upgrades());
         Ok(sender)
     }
 
-    fn build(&self, request: Request) -> Result<hyper::Request<Full<Bytes>>, TransportError> {
+    pub(crate) fn build(&self, request: Request) -> Result<hyper::Request<Full<Bytes>>, TransportError> {
         let wrong = |what: &str| TransportError::NotReached(format!("{what} cannot be sent"));
         let mut builder = hyper::Request::builder()
             .method(request.method.word())
@@ -239,7 +239,7 @@ impl HttpClient {
         builder.body(Full::new(Bytes::from(request.body))).map_err(|_| wrong("the request"))
     }
 
-    async fn read(&self, response: hyper::Response<Incoming>) -> Result<Response, TransportError> {
+    pub(crate) async fn read(&self, response: hyper::Response<Incoming>) -> Result<Response, TransportError> {
         let (head, body) = head(response);
         let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() {
@@ -259,7 +259,7 @@ impl HttpClient {
         TransportError::NotReached(format!("{} is not reached: {error}", self.endpoint))
     }
 
-    fn lost(&self, error: &hyper::Error) -> TransportError {
+    pub(crate) fn lost(&self, error: &hyper::Error) -> TransportError {
         if error.is_parse() {
             TransportError::Unreadable(format!("the answer of {} is no HTTP: {error}", self.endpoint))
         } else {

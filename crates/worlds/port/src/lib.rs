@@ -6,7 +6,9 @@
 mod http;
 mod secret;
 mod text;
+mod websocket;
 
 pub use http::{Http, HttpStream, Method, Pieces, Request, Response, TransportError};
 pub use secret::Secret;
 pub use text::{clean, percent};
+pub use websocket::{NotOpened, Received, WebSocket, WebSockets};

@@ -5,6 +5,7 @@
 //! 3. [`machine`] says what makes a VM the machine that is wanted, and what is still to be changed; [`ownership`]
 //!    says whose a VM is.
 //! 4. [`Client`] sends calls over a transport and reads the answers; [`Refusal`] says what a refusal means.
+//! 5. [`console`] reads what a VM prints to its serial port.
 //!
 //! Facts that shape it: every absence and conflict is a 500 with a text, the text is in the reason phrase in older
 //! releases, and a lost answer to anything but a GET must be resolved by looking.
@@ -12,6 +13,7 @@
 pub mod api;
 mod call;
 mod client;
+pub mod console;
 mod encode;
 pub mod machine;
 pub mod ownership;

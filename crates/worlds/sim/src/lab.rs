@@ -16,6 +16,7 @@ use crate::{
     profile::Profile,
     pve::{
         Datacentre,
+        qemu::console,
         storage::web::{Address, Page},
     },
     record::Call,
@@ -208,6 +209,26 @@ impl Lab {
             Door::Kube(_) => self.clusters.poll(&mut self.ground, stream),
             Door::Pve | Door::Factory => Polled::End,
         }
+    }
+
+    /// Joins a websocket that the Proxmox API let in to the console that listens on a port; nothing where none does.
+    pub fn open_console(&mut self, port: u16) -> Option<StreamId> {
+        console::connect(&mut self.pve, &self.ground, port)
+    }
+
+    /// Takes what the client of a console sent.
+    pub fn tell_console(&mut self, client: StreamId, bytes: &[u8]) {
+        console::hear(&mut self.pve, &self.ground, client, bytes);
+    }
+
+    /// Returns what the client of a console is sent now.
+    pub fn poll_console(&mut self, client: StreamId) -> Polled {
+        console::poll(&mut self.pve, &self.ground, client)
+    }
+
+    /// The client of a console has gone.
+    pub fn close_console(&mut self, client: StreamId) {
+        console::hang_up(&mut self.pve, &self.ground, client);
     }
 
     /// Returns what a stream of a machine has to say.

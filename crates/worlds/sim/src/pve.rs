@@ -110,6 +110,9 @@ pub struct Datacentre {
     pub sdn: sdn::Sdn,
     /// Names for devices of hosts.
     pub mapping: mapping::Mappings,
+    /// Consoles.
+    #[serde(skip)]
+    pub consoles: qemu::console::Consoles,
     /// Calls that the server keeps waiting.
     pub waiting: dispatch::Waiting,
 }

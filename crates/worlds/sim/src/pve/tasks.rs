@@ -334,7 +334,8 @@ fn put_back(dc: &mut Datacentre, upid: &str, work: Work, mut worker: Worker) {
     }
 }
 
-fn end(dc: &mut Datacentre, ground: &Ground, upid: &str, exit: &Exit) {
+/// Ends a task, if it runs.
+pub fn end(dc: &mut Datacentre, ground: &Ground, upid: &str, exit: &Exit) {
     dc.locks.release_all(upid);
     let at = ground.now.unix_seconds();
     let Some(task) = dc.tasks.by_upid.get_mut(upid).filter(|task| task.runs()) else { return };
