@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use ichor_lab::{
-    Hall, Target,
+    Hall,
     control::{self, Wish},
     proxy::Routes,
     serve::{self, Listening, Ports},
@@ -61,7 +61,7 @@ async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit
     let hall = Arc::new(Hall::new(kept.unwrap_or_else(|| fresh.clone())));
     let ports =
         Ports { address: args.listen, pve: args.port, factory: args.factory_port, proxy: args.proxy_port };
-    let listening = serve::start(&hall, ports, routes(&hall)).await.map_err(|error| {
+    let listening = serve::start(&hall, ports, hall.look(Routes::of)).await.map_err(|error| {
         Failure::new(Exit::Failed, "the lab cannot listen").because(error.to_string()).hint(
             "choose other ports with `--port`, `--factory-port` and `--proxy-port`; 0 is any that is free",
         )
@@ -123,19 +123,6 @@ fn setup(args: &Serve) -> Setup {
         setup.hosts = hosts.collect();
     }
     setup
-}
-
-/// Through the proxy the servers have the names that a real datacentre would have.
-fn routes(hall: &Hall) -> Routes {
-    hall.look(|lab| {
-        let hosts = lab.pve.hosts.iter().flat_map(|(name, host)| [name.clone(), host.address.clone()]);
-        let routes = hosts.fold(Routes::default(), |routes, host| routes.with(&host, 8006, Target::Pve));
-        routes.with("factory.talos.dev", 443, Target::FactoryTls).with(
-            "factory.talos.dev",
-            80,
-            Target::Factory,
-        )
-    })
 }
 
 /// What clients need to know.

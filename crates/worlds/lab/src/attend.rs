@@ -94,7 +94,7 @@ where
     };
     let http2 = server.service != Service::Http(Door::Pve);
     // Whoever cannot agree on TLS is gone; there is nobody to tell.
-    let accepted = or_gone(tls::accept(stream, &persona, http2), &mut gone).await;
+    let accepted = or_gone(tls::accept(stream, &persona, http2, hall.now()), &mut gone).await;
     let Some(Ok((stream, certificate))) = accepted else { return };
     match server.service {
         Service::Http(door) => {
@@ -110,6 +110,7 @@ async fn or_gone<T>(
     gone: &mut (impl Future<Output = ()> + Unpin),
 ) -> Option<T> {
     tokio::select! {
+        biased;
         done = act => Some(done),
         () = gone => None,
     }

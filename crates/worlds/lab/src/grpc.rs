@@ -48,6 +48,7 @@ pub async fn serve<S>(
         http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     tokio::select! {
+        biased;
         _ = connection.as_mut() => return,
         () = gone => connection.as_mut().graceful_shutdown(),
     }

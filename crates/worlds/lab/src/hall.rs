@@ -1,4 +1,7 @@
 //! The lab between calls: who is inside, what time it is, who waits.
+//!
+//! The clock is tokio's, counted from the moment when the hall opens. It keeps pace with the real one; where
+//! a test pauses tokio's clock, the lab runs in virtual time, and what takes minutes is over at once.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,7 +14,7 @@ use ichor_sim::{
     profile::Profile,
     wire::{Polled, StreamId},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// Longest that anybody sleeps before looking again. It bounds what a wrong wake-up time can cost.
 const LONGEST_NAP: Duration = Duration::from_hours(1);
@@ -22,14 +25,29 @@ pub struct Hall {
     lab: Mutex<Lab>,
     /// Counts visits, so that those who wait look again when something may have changed.
     visits: watch::Sender<u64>,
-    /// How far the lab's clock is ahead of the real one. An instant lab leaps instead of waiting.
+    /// When the hall was opened, by tokio's clock and by the lab's.
+    opened: (Instant, Time),
+    /// How far the lab's clock has leapt ahead of tokio's. An instant lab leaps instead of waiting.
     ahead: Mutex<Duration>,
 }
 
 impl Hall {
-    /// Opens the hall. From here on the lab's clock follows the real one.
+    /// Opens the hall at the real time, or where the lab's own time stands if that is later: a lab may be
+    /// loaded that leapt ahead. From here on its clock goes as tokio's does.
     pub fn new(lab: Lab) -> Self {
-        Self { lab: Mutex::new(lab), visits: watch::Sender::new(0), ahead: Mutex::new(Duration::ZERO) }
+        Self::opened_at(lab, real_time())
+    }
+
+    /// Opens the hall at a moment, but no earlier than where the lab's own time stands.
+    pub fn opened_at(mut lab: Lab, moment: Time) -> Self {
+        let moment = moment.max(lab.ground.now);
+        lab.resume(moment);
+        Self {
+            lab: Mutex::new(lab),
+            visits: watch::Sender::new(0),
+            opened: (Instant::now(), moment),
+            ahead: Mutex::new(Duration::ZERO),
+        }
     }
 
     /// Looks at the lab, or changes it, at the present time.
@@ -62,11 +80,11 @@ impl Hall {
         self.visits.subscribe()
     }
 
-    /// Returns the present time, which is never before the lab's own: a lab may be loaded that leapt ahead.
+    /// Returns the present time, which is never before the lab's own: whoever visits may let time pass.
     pub fn now(&self) -> Time {
-        let real = real_time();
+        let (instant, moment) = self.opened;
         let own = self.look(|lab| lab.ground.now);
-        own.max(real + *lock(&self.ahead))
+        own.max(moment + instant.elapsed() + *lock(&self.ahead))
     }
 
     /// Asks until there is an answer, and waits as the lab says.
@@ -96,6 +114,7 @@ impl Hall {
                 Polled::Pieces(pieces) => return Some(pieces),
                 Polled::End => return None,
                 Polled::Wait(until) => tokio::select! {
+                    biased;
                     () = self.sleep(until.unwrap_or(Time::NEVER)) => {}
                     _ = visits.changed() => {}
                 },
@@ -109,7 +128,9 @@ impl Hall {
         loop {
             let next = self.look(|lab| lab.ground.agenda.next());
             visits.mark_unchanged();
+            // Always looked at in the same order, so that a run in virtual time can be repeated.
             tokio::select! {
+                biased;
                 () = self.sleep(next.unwrap_or(Time::NEVER)) => self.visit(|_| ()),
                 _ = visits.changed() => {}
             }

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -13,19 +13,36 @@ use tokio::{
     net::TcpStream,
 };
 
+use ichor_sim::Lab;
+
 use crate::{Hall, Target, attend::attend, listen::TALOS_PORT};
 
 /// Most bytes of the head of a CONNECT request.
 const MAX_HEAD: usize = 8 * 1024;
 const SOCKS5: u8 = 5;
 
-/// Names and ports that lead to servers which are not machines.
+/// The port of the Proxmox API.
+const PVE_PORT: u16 = 8006;
+const FACTORY: &str = "factory.talos.dev";
+
+/// Names and ports that lead to servers, besides the addresses of machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routes {
     servers: BTreeMap<(String, u16), Target>,
+    names: BTreeMap<String, Vec<IpAddr>>,
+    balancers: BTreeMap<(String, u16), Vec<SocketAddr>>,
 }
 
 impl Routes {
+    /// The names that a real datacentre would have: its hosts', and the Image Factory's.
+    pub fn of(lab: &Lab) -> Self {
+        let hosts = lab.pve.hosts.iter().flat_map(|(name, host)| [name.clone(), host.address.clone()]);
+        hosts
+            .fold(Self::default(), |routes, host| routes.with(&host, PVE_PORT, Target::Pve))
+            .with(FACTORY, 443, Target::FactoryTls)
+            .with(FACTORY, 80, Target::Factory)
+    }
+
     /// Adds a server under a name or address.
     #[must_use]
     pub fn with(mut self, host: &str, port: u16, target: Target) -> Self {
@@ -33,19 +50,75 @@ impl Routes {
         self
     }
 
-    /// Finds the server of a host and port: a named one, or a machine by its address.
-    fn find(&self, hall: &Hall, host: &str, port: u16) -> Option<Target> {
-        if let Some(target) = self.servers.get(&(host.to_ascii_lowercase(), port)) {
-            return Some(target.clone());
-        }
-        let address: IpAddr = host.parse().ok()?;
-        hall.look(|lab| {
-            if port == TALOS_PORT && lab.talos_addresses().contains(&address) {
-                return Some(Target::Talos(address));
-            }
-            lab.kube_addresses().contains(&(address, port)).then_some(Target::Kube(address))
-        })
+    /// Adds a name that stands for addresses, as in DNS. The first of them that listens is taken.
+    #[must_use]
+    pub fn with_name(mut self, host: &str, addresses: Vec<IpAddr>) -> Self {
+        self.names.insert(host.to_ascii_lowercase(), addresses);
+        self
     }
+
+    /// Adds a load balancer: whoever connects to it comes to the first backend that listens.
+    #[must_use]
+    pub fn with_balancer(mut self, host: &str, port: u16, backends: Vec<SocketAddr>) -> Self {
+        self.balancers.insert((host.to_ascii_lowercase(), port), backends);
+        self
+    }
+
+    /// Finds the server of a host and port: a named one, one behind a load balancer, or a machine's by its
+    /// address.
+    pub(crate) fn find(&self, lab: &Lab, host: &str, port: u16) -> Found {
+        let host = host.to_ascii_lowercase();
+        let key = (host, port);
+        if let Some(target) = self.servers.get(&key) {
+            return Found::Server(target.clone());
+        }
+        let backends = self.balancers.get(&key);
+        if let Some(target) = backends.and_then(|backends| backends.iter().find_map(|at| listening(lab, *at)))
+        {
+            return Found::Server(target);
+        }
+        let (host, _) = key;
+        let addresses = match (host.parse(), self.names.get(&host)) {
+            (Ok(address), _) => vec![address],
+            (Err(_), Some(addresses)) => addresses.clone(),
+            (Err(_), None) => Vec::new(),
+        };
+        let target = addresses.iter().find_map(|address| listening(lab, SocketAddr::new(*address, port)));
+        if let Some(target) = target {
+            return Found::Server(target);
+        }
+        let named = |(name, _): &(String, u16)| *name == host;
+        let up = addresses.iter().any(|address| lab.machines.owner(*address).is_some());
+        if up || self.servers.keys().any(named) || self.balancers.keys().any(named) {
+            Found::Closed
+        } else if addresses.is_empty() {
+            Found::Unknown
+        } else {
+            Found::Nobody
+        }
+    }
+}
+
+/// Who is at a host and port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A server.
+    Server(Target),
+    /// Somebody, but nothing listens on that port.
+    Closed,
+    /// Nobody has the address.
+    Nobody,
+    /// Nobody knows the name.
+    Unknown,
+}
+
+/// Returns the server that a machine has at an address and port.
+fn listening(lab: &Lab, at: SocketAddr) -> Option<Target> {
+    let address = at.ip();
+    if at.port() == TALOS_PORT && lab.talos_addresses().contains(&address) {
+        return Some(Target::Talos(address));
+    }
+    lab.kube_addresses().contains(&(address, at.port())).then_some(Target::Kube(address))
 }
 
 /// Serves a client of the proxy.
@@ -57,7 +130,12 @@ pub async fn lead(hall: Arc<Hall>, stream: TcpStream, routes: Routes) {
 async fn try_lead(hall: Arc<Hall>, mut stream: BufReader<TcpStream>, routes: &Routes) -> io::Result<()> {
     let socks = stream.fill_buf().await?.first() == Some(&SOCKS5);
     let wanted = if socks { socks_request(&mut stream).await? } else { connect_request(&mut stream).await? };
-    let target = wanted.as_ref().and_then(|(host, port)| routes.find(&hall, host, *port));
+    let target = wanted.and_then(|(host, port)| {
+        hall.look(|lab| match routes.find(lab, &host, port) {
+            Found::Server(target) => Some(target),
+            Found::Closed | Found::Nobody | Found::Unknown => None,
+        })
+    });
     let reply: &[u8] = match (socks, &target) {
         (true, Some(_)) => &[SOCKS5, 0, 0, 1, 0, 0, 0, 0, 0, 0],
         // 4: host unreachable.

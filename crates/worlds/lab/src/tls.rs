@@ -2,16 +2,22 @@
 
 use std::sync::Arc;
 
-use ichor_sim::tls::{Clients, Persona};
+use ichor_sim::{
+    clock::Time,
+    tls::{Clients, Persona},
+};
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    time_provider::TimeProvider,
 };
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use crate::real_time;
 
 /// Why a connection is not secured.
 #[derive(Debug, Error)]
@@ -27,26 +33,40 @@ pub enum Refused {
     Client(#[from] std::io::Error),
 }
 
+/// The time by which a client's certificate is judged.
+#[derive(Debug)]
+struct At(Time);
+
+impl TimeProvider for At {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(self.0.since(Time::from_millis(0))))
+    }
+}
+
 /// Secures a connection, and returns the client's certificate if it gave one.
+///
+/// In virtual time clients come with certificates that the lab made ahead of the real clock, and with others
+/// that they made themselves by it: what is valid by the later of the two clocks is valid.
 pub async fn accept<S>(
     stream: S,
     persona: &Persona,
     http2: bool,
+    now: Time,
 ) -> Result<(TlsStream<S>, Option<Vec<u8>>), Refused>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let acceptor = TlsAcceptor::from(Arc::new(config(persona, http2)?));
+    let acceptor = TlsAcceptor::from(Arc::new(config(persona, http2, At(now.max(real_time())))?));
     let stream = acceptor.accept(stream).await?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.map(|certificate| certificate.to_vec());
     Ok((stream, certificate))
 }
 
-fn config(persona: &Persona, http2: bool) -> Result<ServerConfig, Refused> {
+fn config(persona: &Persona, http2: bool, at: At) -> Result<ServerConfig, Refused> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(at))
+        .with_safe_default_protocol_versions()?;
     let builder = match &persona.clients {
         Clients::Anyone => builder.with_no_client_auth(),
         Clients::Asked(authorities) => {

@@ -11,7 +11,7 @@ mod http;
 pub mod tls;
 mod websocket;
 
-pub use dial::{Dial, Direct, Stream};
+pub use dial::{Dial, Dialled, Direct, Stream};
 pub use http::{Endpoint, HttpClient, IncomingPieces, NotAnEndpoint};
 pub use tls::{Fingerprint, Identity, KeyFingerprint, Trust};
 pub use websocket::Socket;

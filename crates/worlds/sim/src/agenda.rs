@@ -1,6 +1,6 @@
 //! What will happen by itself, and when.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,12 @@ impl Agenda {
     /// Returns when the next event happens.
     pub fn next(&self) -> Option<Time> {
         self.events.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Puts everything off.
+    pub fn put_off(&mut self, by: Duration) {
+        let events = std::mem::take(&mut self.events);
+        self.events = events.into_iter().map(|((at, number), event)| ((at + by, number), event)).collect();
     }
 
     /// Takes the next event if it happens no later than a moment.

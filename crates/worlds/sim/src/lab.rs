@@ -2,7 +2,7 @@
 
 mod mishap;
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +128,15 @@ impl Lab {
             self.ground.happened += 1;
         }
         self.ground.now = self.ground.now.max(until);
+    }
+
+    /// Goes on at a moment after nobody was there for a while. What was under way has had an hour to end; from then
+    /// on the lab has slept, and what comes in rounds does not come for every round that was missed.
+    pub fn resume(&mut self, at: Time) {
+        const AWAKE: Duration = Duration::from_hours(1);
+        self.advance(at.min(self.ground.now + AWAKE));
+        self.ground.agenda.put_off(at.since(self.ground.now));
+        self.advance(at);
     }
 
     /// Answers an HTTP call, or says when to ask again.

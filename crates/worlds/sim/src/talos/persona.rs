@@ -70,12 +70,15 @@ fn persona(client: &Client, clients: Clients) -> Option<Persona> {
 }
 
 impl Machine {
-    /// Returns the period that certificates of this moment belong to, and its beginning.
+    /// Returns the period that certificates of this moment belong to, and the term of those that it serves with.
+    /// They are valid from half a day before they are made: a lab in virtual time runs ahead of the clock by
+    /// which its clients judge them.
     fn term(&self, now: Time, lifetime: Duration) -> Option<(u64, Term)> {
         let began = self.run.as_ref()?.began;
         let period = now.since(began).as_secs() / RENEWAL.as_secs();
         let renewed = began + RENEWAL * u32::try_from(period).unwrap_or(u32::MAX);
-        Some((period, Term { now: timestamp(renewed), lifetime }))
+        let valid_from = timestamp(renewed).minus(RENEWAL);
+        Some((period, Term { now: valid_from, lifetime: lifetime + RENEWAL }))
     }
 
     /// Returns the certificate that it shows in maintenance mode.
