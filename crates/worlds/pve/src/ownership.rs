@@ -90,6 +90,10 @@ pub fn identify(vmid: VmId, config: &VmConfig) -> Identity {
     if stamp.vmid != vmid {
         return Identity::Foreign(Why::CopyOf(stamp.vmid));
     }
+    // A clone is written disk by disk, with its notes from the first.
+    if let Some(lock) = config.text("lock").filter(|lock| lock == "clone" && is_unfinished(&stamp)) {
+        return Identity::Reserved { lock };
+    }
     let stamped = stamp.uuid();
     if uuid == Some(stamped) || is_unfinished(&stamp) {
         Identity::Stamped(stamp)
@@ -277,6 +281,9 @@ mod tests {
             "smbios1": "uuid=11112222-3333-4444-5555-666677778888",
         }));
         assert_eq!(whose(CLUSTER, &wanted, wanted.vmid, &cloned), Whose::OursUnfinished);
+        let mut locked = cloned.clone();
+        locked.0.insert("lock".into(), "clone".into());
+        assert_eq!(whose(CLUSTER, &wanted, wanted.vmid, &locked), Whose::Reserved { lock: "clone".into() });
         assert_eq!(whose(CLUSTER, &wanted, vmid(4444), &cloned), Whose::Foreign(Why::CopyOf(wanted.vmid)));
     }
 

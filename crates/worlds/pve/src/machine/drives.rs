@@ -91,3 +91,29 @@ pub fn cloudinit(machine: &Machine) -> Option<Wish> {
 pub fn optical(volume: &str) -> Drive {
     Drive::new(DriveSource::Volume(volume.to_owned())).with("media", "cdrom")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn optical_drives_are_never_where_a_disk_is() {
+        let mut machine = sample::machine();
+        let slots = Slots::of(&machine);
+        assert_eq!((slots.installer.as_str(), slots.cidata.as_str()), ("ide0", "ide2"));
+        machine.vm.machine = Board::Virt;
+        machine.disks.push(sample::disk("scsi30", "data", 10));
+        let slots = Slots::of(&machine);
+        assert_eq!((slots.installer.as_str(), slots.cidata.as_str()), ("scsi28", "scsi29"));
+    }
+
+    #[test]
+    fn disks_say_only_what_is_unusual() {
+        let mut disk = sample::disk("scsi1", "data", 10);
+        assert_eq!(text(&disk, empty(&disk)).to_string(), "local-lvm:10,discard=on");
+        (disk.options.backup, disk.options.ssd, disk.options.discard) = (false, true, false);
+        disk.options.cache = Some("writeback".into());
+        assert_eq!(text(&disk, empty(&disk)).to_string(), "local-lvm:10,backup=0,cache=writeback,ssd=1");
+    }
+}
