@@ -9,6 +9,6 @@ mod dial;
 mod http;
 pub mod tls;
 
-pub use dial::{Dial, Direct, Stream};
+pub use dial::{Dial, Dialled, Direct, Stream};
 pub use http::{Endpoint, HttpClient, IncomingPieces, NotAnEndpoint};
 pub use tls::{Fingerprint, Identity, Trust};
