@@ -37,7 +37,7 @@ use tokio::{
 /// The last byte of each machine's address.
 const MACHINES: [(u8, Role); 3] = [(11, Role::ControlPlane), (21, Role::Worker), (22, Role::Worker)];
 /// The lab begins this long ago, so that what it leaps ahead while it boots is not in the future.
-const HEAD_START: Duration = Duration::from_hours(2);
+const HEAD_START: Duration = Duration::from_mins(2);
 
 struct Seeded(u64, u64);
 
@@ -200,14 +200,16 @@ impl Driver {
     }
 }
 
-/// Leads through the lab's proxy.
+/// Leads through the lab's proxy to the control plane, whoever is wanted.
 struct Through(SocketAddr);
 
+const CONTROL_PLANE: &str = "10.0.0.11";
+
 impl Dial for Through {
-    fn dial<'a>(&'a self, host: &'a str, port: u16) -> ichor_net::Dialled<'a> {
+    fn dial<'a>(&'a self, _host: &'a str, port: u16) -> ichor_net::Dialled<'a> {
         Box::pin(async move {
             let mut stream = TcpStream::connect(self.0).await?;
-            let connect = format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n");
+            let connect = format!("CONNECT {CONTROL_PLANE}:{port} HTTP/1.1\r\n\r\n");
             stream.write_all(connect.as_bytes()).await?;
             let mut answer = [0; 39];
             stream.read_exact(&mut answer).await?;
@@ -226,7 +228,7 @@ struct Begin {
 }
 
 static BEGIN: LazyLock<Begin> = LazyLock::new(|| {
-    let head_start = u64::try_from(HEAD_START.as_millis()).expect("some hours");
+    let head_start = u64::try_from(HEAD_START.as_millis()).expect("some minutes");
     let begins = Time::from_millis(ichor_lab::real_time().millis() - head_start);
     let now = Timestamp::from_unix_seconds(begins.unix_seconds());
     let (bundle, other) = (bundle(1, now), bundle(2, now));
@@ -266,7 +268,12 @@ impl Cluster {
 
     /// Makes a client that trusts one authority and presents a certificate of another, or none.
     pub fn client(&self, trusts: &Authority, shows: Option<&Authority>) -> Client<HttpClient> {
-        let endpoint = Endpoint { host: "10.0.0.11".into(), port: 6443, tls: true };
+        self.client_at(CONTROL_PLANE, trusts, shows)
+    }
+
+    /// Makes a client that takes the control plane for somebody.
+    pub fn client_at(&self, host: &str, trusts: &Authority, shows: Option<&Authority>) -> Client<HttpClient> {
+        let endpoint = Endpoint { host: host.into(), port: 6443, tls: true };
         let identity = shows.map(|authority| {
             let term = Term { now: self.now, lifetime: Duration::from_hours(24) };
             let client = kubernetes_admin(authority, term, &mut Seeded(4, 0)).expect("a client");

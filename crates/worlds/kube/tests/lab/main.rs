@@ -88,6 +88,9 @@ async fn strangers_are_refused_on_both_sides() {
     let error = cluster.client(theirs, Some(ours)).send(&api::version()).await.expect_err("another CA");
     assert!(matches!(error, Error::Transport(TransportError::NotTrusted(_))), "{error}");
     assert!(!error.may_have_happened());
+    let error = cluster.client_at("10.0.0.99", ours, Some(ours)).send(&api::version()).await;
+    let error = error.expect_err("its certificate has another address");
+    assert!(matches!(error, Error::Transport(TransportError::NotTrusted(_))), "{error}");
     let error = cluster.client(ours, Some(theirs)).list(&api::nodes()).await.expect_err("unknown to it");
     assert!(
         matches!(error, Error::Transport(_)) || error.refusal() == Some(Kind::Unauthenticated),
