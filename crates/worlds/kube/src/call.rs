@@ -30,7 +30,6 @@ impl Content {
 }
 
 /// A call to the API, and by its type what it gives back.
-#[derive(Debug)]
 pub struct Call<T> {
     /// The method.
     pub method: Method,
@@ -43,6 +42,18 @@ pub struct Call<T> {
     /// Whether a segment of the path is empty: the path would mean something else, such as all objects.
     nameless: bool,
     gives: PhantomData<fn() -> T>,
+}
+
+impl<T> fmt::Debug for Call<T> {
+    /// Leaves out the body, which may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let content = self.body.as_ref().map(|(content, _)| content);
+        f.debug_struct("Call")
+            .field("method", &self.method)
+            .field("target", &self.target())
+            .field("content", &content)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T> Clone for Call<T> {
@@ -133,6 +144,14 @@ mod tests {
         assert_eq!(call.target(), "/api/v1/namespaces/a%2Fb/pods/..%2Fx");
         let call = call.with("fieldSelector", "spec.nodeName=a&b");
         assert!(call.target().ends_with("?fieldSelector=spec.nodeName%3Da%26b"), "{}", call.target());
+    }
+
+    #[test]
+    fn a_body_is_not_shown() {
+        let call: Call<()> = Call::about_all(Method::Post, &PODS, Some("a"));
+        let call = call.carrying(Content::Json, "canary".into());
+        let shown = format!("{call:?}");
+        assert!(shown.contains("/api/v1/namespaces/a/pods") && !shown.contains("canary"), "{shown}");
     }
 
     #[test]
