@@ -65,12 +65,7 @@ impl Talos {
 
     /// Sends a call.
     pub async fn send<T>(&self, call: &Call<T>) -> Result<T, Error> {
-        let mut answer = self.stream(&call.head, call.read).await?;
-        let Some(value) = answer.next().await? else { return Err(answer.nonsense("it has no message")) };
-        match answer.next().await? {
-            None => Ok(value),
-            Some(_) => Err(answer.nonsense("it has more than one message")),
-        }
+        self.stream(&call.head, call.read).await?.only().await
     }
 
     /// Sends a call that many messages answer, and returns them as they come.
@@ -169,9 +164,7 @@ impl Talos {
                 return Err(self.channel.lost(&head, &format!("there was none within {:?}", head.within)));
             }
         };
-        let mut answer = self.read(&head, read, deadline, Answered { response, body, open })?;
-        answer.next().await?;
-        Ok(())
+        self.read(&head, read, deadline, Answered { response, body, open })?.only().await
     }
 
     async fn stream<T>(&self, head: &Head, read: Read<T>) -> Result<Streaming<T>, Error> {
@@ -301,6 +294,15 @@ impl<T> Streaming<T> {
                 Ok(None) => self.end().await?,
                 Err(_) => return Err(self.lost("it was not complete in time")),
             }
+        }
+    }
+
+    /// Returns the only message, once the call has ended well.
+    async fn only(mut self) -> Result<T, Error> {
+        let Some(value) = self.next().await? else { return Err(self.nonsense("it has no message")) };
+        match self.next().await? {
+            None => Ok(value),
+            Some(_) => Err(self.nonsense("it has more than one message")),
         }
     }
 

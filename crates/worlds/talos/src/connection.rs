@@ -26,6 +26,7 @@ use ichor_net::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
+    sync::Notify,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
@@ -115,7 +116,7 @@ impl Channel {
                     return Ok(Answered { response, body: begun.body, open: begun.open });
                 }
                 Ok(Err(error)) => {
-                    self.discard(&begun.traffic).await;
+                    begun.traffic.close();
                     if !was_not_processed(&error) {
                         return Err(self.lost(head, &error.to_string()));
                     }
@@ -124,7 +125,7 @@ impl Channel {
                     }
                 }
                 Err(_) => {
-                    self.discard(&begun.traffic).await;
+                    begun.traffic.close();
                     return Err(self.lost(head, &format!("there was none within {:?}", head.within)));
                 }
             }
@@ -152,7 +153,7 @@ impl Channel {
             match sent {
                 Ok((response, body)) => return Ok(Begun { response, body, open, traffic }),
                 // The connection had gone before anything was sent.
-                Err(_) if again => self.discard(&traffic).await,
+                Err(_) if again => traffic.close(),
                 Err(error) => return Err(self.not_reached(clean(&error.to_string()))),
             }
             again = false;
@@ -191,14 +192,6 @@ impl Channel {
         let Line { sender, traffic } = line.insert(made);
         let open = Open::new(traffic).ok_or_else(|| self.not_reached("it hung up".into()))?;
         Ok((sender.clone(), open, Arc::clone(traffic)))
-    }
-
-    /// Lets the next call make a new connection. Calls that go on over the old one are not disturbed.
-    pub(crate) async fn discard(&self, traffic: &Arc<Traffic>) {
-        let mut line = self.line.lock().await;
-        if line.as_ref().is_some_and(|line| Arc::ptr_eq(&line.traffic, traffic)) {
-            *line = None;
-        }
     }
 
     async fn connect(&self) -> Result<Line, Error> {
@@ -295,6 +288,8 @@ pub(crate) struct Traffic {
     /// How often something was heard.
     heard: AtomicU64,
     calls: Mutex<Calls>,
+    /// Tells that the last call has ended.
+    unused: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -307,6 +302,11 @@ struct Calls {
 impl Traffic {
     fn calls<T>(&self, act: impl FnOnce(&mut Calls) -> T) -> T {
         act(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets the next call make a new connection. Calls that go on over this one are not disturbed.
+    fn close(&self) {
+        self.calls(|calls| calls.closed = true);
     }
 }
 
@@ -327,7 +327,13 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.calls(|calls| calls.open = calls.open.saturating_sub(1));
+        let left = self.0.calls(|calls| {
+            calls.open = calls.open.saturating_sub(1);
+            calls.open
+        });
+        if left == 0 {
+            self.0.unused.notify_one();
+        }
     }
 }
 
@@ -341,7 +347,7 @@ async fn drive<S: Stream>(mut connection: Connection<Heard<S>, Bytes>, traffic: 
         },
         None => drop(connection.await),
     }
-    traffic.calls(|calls| calls.closed = true);
+    traffic.close();
 }
 
 /// Returns when a connection is not used, or the machine is silent for too long.
@@ -349,14 +355,20 @@ async fn watch(mut ping_pong: PingPong, traffic: &Traffic) {
     let mut silent = 0;
     loop {
         let heard = traffic.heard.load(Ordering::Relaxed);
-        sleep(SILENCE[silent.min(SILENCE.len() - 1)]).await;
+        tokio::select! {
+            () = sleep(SILENCE[silent.min(SILENCE.len() - 1)]) => {}
+            () = traffic.unused.notified() => {
+                silent = 0;
+                continue;
+            }
+        }
         if traffic.heard.load(Ordering::Relaxed) != heard {
             silent = 0;
             continue;
         }
         let unused = traffic.calls(|calls| {
-            calls.closed = calls.open == 0;
-            calls.closed
+            calls.closed |= calls.open == 0;
+            calls.open == 0
         });
         if unused || !matches!(timeout(PONG_WITHIN, ping_pong.ping(Ping::opaque())).await, Ok(Ok(_))) {
             return;
