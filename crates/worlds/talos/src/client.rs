@@ -274,6 +274,10 @@ impl<T> Streaming<T> {
     pub async fn next(&mut self) -> Result<Option<T>, Error> {
         loop {
             if let Some(message) = self.unframer.next().map_err(|why| self.fail(&why))? {
+                // Reading takes time too, and messages that have come already are not waited for.
+                if Instant::now() > self.deadline {
+                    return Err(self.lost("it was not complete in time"));
+                }
                 return match (self.read)(message) {
                     Ok(value) => Ok(Some(value)),
                     Err(Unread::Nonsense(why)) => Err(self.fail(&why)),

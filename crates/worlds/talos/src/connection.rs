@@ -21,7 +21,7 @@ use h2::{
 };
 use http::{Method, Request, Version, header};
 use ichor_net::{
-    Dial, Stream,
+    Dial, Fingerprint, Stream,
     tls::{NotTrusted, Secure},
 };
 use tokio::{
@@ -31,7 +31,7 @@ use tokio::{
 };
 
 use crate::{
-    Address, Admission, Error, Face,
+    Address, Admission, Error,
     call::Head,
     error::clean,
     grpc,
@@ -236,19 +236,14 @@ impl Channel {
             };
         }
         let shown = peek(&self.at, &self.authorities, &*self.dialer, CONNECT_WITHIN / 2).await.ok();
-        let error = clean(&error.to_string());
-        let why = match &shown {
-            Some(shown) => match shown.face {
-                Face::Ours => {
-                    format!("{error}; it is {}, with the certificate {}", shown.face, shown.fingerprint)
-                }
-                face => format!(
-                    "{error}; it is {face}, with the certificate {} for {}",
-                    shown.fingerprint, shown.names
-                ),
-            },
-            None => error,
-        };
+        let mut why = clean(&error.to_string());
+        if let Some(shown) = &shown {
+            let (face, fingerprint, names) = (shown.face, shown.fingerprint, &shown.names);
+            why.push_str(&format!("; it is {face}, with the certificate {fingerprint} for {names}"));
+        }
+        for authority in &self.authorities {
+            why.push_str(&format!("; wanted is one of the CA {}", Fingerprint::of(authority)));
+        }
         Error::NotTrusted { at: self.at.clone(), why, shown: shown.map(Box::new) }
     }
 

@@ -172,6 +172,27 @@ mod tests {
         assert!(!unframer.is_empty());
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_messages_within_the_limit_or_refused(
+            pieces in proptest::collection::vec(proptest::collection::vec(0_u8..4, 0..40), 0..20),
+        ) {
+            let mut unframer = Unframer::new(300);
+            for piece in &pieces {
+                unframer.push(piece);
+                while let Ok(Some(message)) = unframer.next() {
+                    assert!(message.len() <= 300);
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_of_a_status_is_printable(text in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let shown = clean(&percent_decode(&text));
+            assert!(!shown.chars().any(char::is_control), "{shown:?}");
+        }
+    }
+
     #[test]
     fn endings_are_read() {
         assert_eq!(ending(&headers(&[])), None);

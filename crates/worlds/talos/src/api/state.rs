@@ -82,7 +82,7 @@ pub fn watch<K: Kind>(id: Option<&str>) -> StreamCall<Vec<Event<K>>> {
         r#type: K::TYPE.to_owned(),
         id: id.map(ToOwned::to_owned),
         options: Some(options),
-        // Servers refuse watches that do not know that they may be told of several events at once.
+        // Without it the end of what was there, and failures, are not told.
         api_version: 1,
     };
     StreamCall::new(method::state("Watch"), &request, WATCH, |bytes| {
@@ -104,4 +104,56 @@ fn event_of<K: Kind>(event: proto::Event) -> Result<Option<Event<K>>, Unread> {
         EventType::Errored => Event::Failed(clean(&event.error.unwrap_or_default())),
         EventType::Noop => return Ok(None),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use ichor_talos_proto::Message;
+
+    use super::*;
+    use crate::resource::{MachineType, Single};
+
+    fn told(kind: proto::EventType, yaml: Option<&str>) -> Result<Vec<Event<MachineType>>, Unread> {
+        let metadata = proto::Metadata { id: "machine-type".into(), ..proto::Metadata::default() };
+        let resource = yaml.map(|yaml| proto::Resource {
+            metadata: Some(metadata),
+            spec: Some(proto::Spec { proto_spec: Vec::new(), yaml_spec: yaml.into() }),
+        });
+        let error = Some("lost\n".to_owned());
+        let event = proto::Event { resource, event_type: kind.into(), error, ..proto::Event::default() };
+        let answer = proto::WatchResponse { event: vec![event] };
+        (watch::<MachineType>(None).read)(answer.encode_to_vec().into())
+    }
+
+    #[test]
+    fn events_are_read() {
+        use proto::EventType as Type;
+        for kind in [Type::Created, Type::Updated] {
+            let events = told(kind, Some("worker\n")).expect("readable");
+            assert!(
+                matches!(&events[..], [Event::Is(resource)] if resource.spec == MachineType::Worker),
+                "{events:?}"
+            );
+            assert!(told(kind, None).is_err());
+            assert!(told(kind, Some("[")).is_err());
+        }
+        // What is gone is not read: a tombstone holds nothing.
+        assert_eq!(told(Type::Destroyed, Some("")), Ok(vec![Event::Gone("machine-type".into())]));
+        assert_eq!(told(Type::Bootstrapped, None), Ok(vec![Event::Complete]));
+        assert_eq!(told(Type::Errored, None), Ok(vec![Event::Failed("lost".into())]));
+        assert_eq!(told(Type::Noop, None), Ok(Vec::new()));
+        let empty = (watch::<MachineType>(None).read)(proto::WatchResponse::default().encode_to_vec().into());
+        assert_eq!(empty, Ok(Vec::new()), "a sign of life");
+    }
+
+    #[test]
+    fn one_resource_is_watched_without_a_replay() {
+        for (id, replay) in [(Some(MachineType::ID), false), (None, true)] {
+            let request =
+                proto::WatchRequest::decode(watch::<MachineType>(id).head.request).expect("a message");
+            assert_eq!(request.id.as_deref(), id);
+            assert_eq!(request.options.map(|options| options.bootstrap_contents), Some(replay));
+            assert_eq!((request.namespace.as_str(), request.api_version), ("config", 1));
+        }
+    }
 }

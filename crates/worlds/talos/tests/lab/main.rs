@@ -203,6 +203,10 @@ async fn strangers_are_told_apart() {
         "{fresh}"
     );
 
+    let wanted = Fingerprint::of(&authorities(&bench.bundle)[0]).to_string();
+    assert!(fresh.to_string().contains(&wanted), "{fresh}");
+    assert!(fresh.to_string().contains("it is a machine in maintenance mode"), "{fresh}");
+
     let wrong = Fingerprint::of(b"another certificate");
     let other =
         bench.maintenance(11, Trust::Pin(wrong)).send(&api::version()).await.expect_err("another one");
