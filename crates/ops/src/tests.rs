@@ -2,6 +2,7 @@
 
 mod access;
 mod crashes;
+mod live;
 mod reading;
 mod rendering;
 

@@ -26,5 +26,5 @@ mod upload;
 
 pub use call::{Call, Params};
 pub use client::{Client, Error, Token};
-pub use refusal::{Kind, Refusal};
+pub use refusal::{Kind, Refusal, kind_of};
 pub use task::{Exit, Upid};

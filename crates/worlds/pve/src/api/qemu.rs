@@ -1,6 +1,6 @@
 //! `/nodes/{host}/qemu`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use ichor_model::{HostName, VmId};
 use ichor_port::Method;
@@ -148,6 +148,11 @@ pub fn pending(host: &HostName, vmid: VmId) -> Call<Vec<PendingRow>> {
     typed(Method::Get, host, vmid, &["pending"])
 }
 
+/// Resets a VM, as its button does: QEMU goes on, and with it whoever reads its console.
+pub fn reset(host: &HostName, vmid: VmId) -> Call<Upid> {
+    vm(Method::Post, host, vmid, &["status", "reset"])
+}
+
 /// How a VM is at the moment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct VmStatus {
@@ -179,6 +184,18 @@ pub fn delete(host: &HostName, vmid: VmId) -> Call<Upid> {
 pub struct AgentInterfaces {
     /// The interfaces, or what the agent refused.
     pub result: Value,
+}
+
+impl AgentInterfaces {
+    /// Returns the addresses of the card with a MAC.
+    pub fn addresses(&self, mac: &str) -> Vec<IpAddr> {
+        let cards = self.result.as_array().into_iter().flatten();
+        let own = cards.filter(|card| {
+            card["hardware-address"].as_str().is_some_and(|address| address.eq_ignore_ascii_case(mac))
+        });
+        let all = own.flat_map(|card| card["ip-addresses"].as_array().into_iter().flatten());
+        all.filter_map(|address| address["ip-address"].as_str()?.parse().ok()).collect()
+    }
 }
 
 /// Asks the guest agent for addresses.

@@ -43,6 +43,13 @@ pub enum Change {
     Rebuild,
 }
 
+impl Difference {
+    /// Whether an API token can settle it without losing data.
+    pub const fn is_ours_to_settle(&self) -> bool {
+        matches!(self.change, Change::Set(_) | Change::Delete | Change::Grow { .. })
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |text: &Option<String>| text.as_ref().map_or("absent".into(), |text| format!("`{text}`"));
