@@ -18,7 +18,7 @@ use hyper_util::{
 };
 use ichor_sim::{
     Door,
-    wire::{Request, Response},
+    wire::{Request, Response, StreamId},
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -134,6 +134,19 @@ fn headers(headers: &mut HeaderMap, response: &Response) {
     }
 }
 
+/// An answer that goes on. Whoever stops reading closes it.
+struct Open {
+    hall: Arc<Hall>,
+    door: Door,
+    id: StreamId,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.hall.visit(|lab| lab.close(&self.door, self.id));
+    }
+}
+
 fn body(hall: &Arc<Hall>, door: &Door, response: &Response, head: bool) -> Body {
     if head {
         return http_body_util::Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync();
@@ -146,16 +159,14 @@ fn body(hall: &Arc<Hall>, door: &Door, response: &Response, head: bool) -> Body 
             StreamBody::new(stream::iter(pieces)).boxed_unsync()
         }
         (None, Some(id)) => {
-            let (hall, door) = (Arc::clone(hall), door.clone());
-            let more = stream::unfold(Some(vec![response.body.clone()]), move |pieces| {
-                let (hall, door) = (Arc::clone(&hall), door.clone());
-                async move {
-                    let pieces = match pieces {
-                        Some(first) => first,
-                        None => hall.next_pieces(id, |lab, id| lab.poll(&door, id)).await?,
-                    };
-                    Some((Ok(Frame::data(Bytes::from(pieces.concat()))), None))
-                }
+            let open = Open { hall: Arc::clone(hall), door: door.clone(), id };
+            let start = (Some(vec![response.body.clone()]), open);
+            let more = stream::unfold(start, move |(pieces, open)| async move {
+                let pieces = match pieces {
+                    Some(first) => first,
+                    None => open.hall.next_pieces(id, |lab, id| lab.poll(&open.door, id)).await?,
+                };
+                Some((Ok(Frame::data(Bytes::from(pieces.concat()))), (None, open)))
             });
             StreamBody::new(more).boxed_unsync()
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{clock::Time, kube, pve, talos};
+use crate::{clock::Time, incident::Incident, kube, pve, talos};
 
 /// Something that happens at its time without anybody calling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub enum Event {
     Talos(talos::Event),
     /// Something in a Kubernetes cluster: a pod becomes ready.
     Kube(kube::Event),
+    /// Something that nobody in the datacentre wished for.
+    Incident(Incident),
 }
 
 /// The events to come. Those of one moment happen in the order in which they were written down.

@@ -92,6 +92,13 @@ pub struct Mischief {
     pub no_rights: bool,
 }
 
+impl Mischief {
+    /// Returns whether somebody else holds every lock that the call wants.
+    pub fn holds_locks(&self, now: Time) -> bool {
+        self.locks_held_until.is_some_and(|until| now < until)
+    }
+}
+
 impl Ground {
     /// Prepares the ground.
     pub fn new(seed: u64, profile: Profile) -> Self {

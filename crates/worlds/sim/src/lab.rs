@@ -2,7 +2,12 @@
 
 mod mishap;
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    net::IpAddr,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +15,9 @@ use crate::{
     agenda::Event,
     clock::Time,
     factory::Factory,
-    faults::{Kind, Server},
+    faults::{Kind, Met, Server},
     ground::Ground,
+    hostility::Tap,
     kube,
     profile::Profile,
     pve::{
@@ -21,6 +27,7 @@ use crate::{
     },
     record::Call,
     signal::Signal,
+    strangers::Stranger,
     talos::Machines,
     tls::Persona,
     wire::{Polled, Request, Response, Rpc, RpcReply, StreamId},
@@ -68,17 +75,44 @@ impl Door {
     }
 }
 
-/// A fault that a call met.
-#[derive(Debug, Clone)]
-struct Fault {
-    kind: Kind,
-    /// Whether the call met it before, and is only asked again.
-    again: bool,
-    call: CallKey,
+/// What tells a call that is asked again from others, also from those of the same moment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct CallKey {
+    began: Time,
+    server: Server,
+    method: String,
+    path: String,
+    /// A digest of what it says.
+    said: u64,
 }
 
-/// What tells a call that is asked again from others.
-type CallKey = (Time, Server, String);
+impl CallKey {
+    fn of_http(door: &Door, request: &Request) -> Self {
+        Self {
+            began: request.began,
+            server: door.server(),
+            method: request.method.clone(),
+            path: door.path(request).to_owned(),
+            said: digest(&(&request.query, &request.body)),
+        }
+    }
+
+    fn of_rpc(address: IpAddr, rpc: &Rpc) -> Self {
+        Self {
+            began: rpc.began,
+            server: Server::Talos,
+            method: String::new(),
+            path: rpc.method.clone(),
+            said: digest(&(address, &rpc.messages)),
+        }
+    }
+}
+
+fn digest(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
 
 /// The simulated datacentre.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,10 +130,19 @@ pub struct Lab {
     /// As whom the Proxmox API and the Image Factory present themselves.
     #[serde(default)]
     persona: Option<Persona>,
-    /// Faults of calls that are kept waiting.
+    /// The VMs of others, as they were when they were last left alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) strangers: Vec<Stranger>,
+    /// What calls met that are not answered yet.
     #[serde(skip)]
-    waiting: BTreeMap<CallKey, Kind>,
+    waiting: BTreeMap<CallKey, Met>,
+    /// Answers without end.
+    #[serde(skip)]
+    taps: BTreeMap<StreamId, Tap>,
 }
+
+/// Streams of hostile servers have numbers that no other stream has.
+const FIRST_TAP: u64 = 1 << 63;
 
 impl Lab {
     /// Starts an empty lab.
@@ -111,7 +154,9 @@ impl Lab {
             factory: Factory::default(),
             clusters: kube::Clusters::default(),
             persona: None,
+            strangers: Vec::new(),
             waiting: BTreeMap::new(),
+            taps: BTreeMap::new(),
         }
     }
 
@@ -123,6 +168,8 @@ impl Lab {
                 Event::Pve(event) => self.pve.happen(&mut self.ground, event),
                 Event::Talos(event) => self.machines.happen(&mut self.ground, event),
                 Event::Kube(event) => self.clusters.happen(&mut self.ground, event),
+                // What cannot happen any more does not.
+                Event::Incident(incident) => drop(self.befall(&incident)),
             }
             self.deliver();
             self.ground.happened += 1;
@@ -142,14 +189,13 @@ impl Lab {
     /// Answers an HTTP call, or says when to ask again.
     pub fn call(&mut self, door: &Door, request: &Request) -> Progress<Response> {
         self.advance(self.ground.now);
-        let fault = self.fault(request.began, door.server(), &request.method, door.path(request));
-        let progress = match fault {
-            Some(fault) => mishap::http(self, door, request, fault),
+        let call = CallKey::of_http(door, request);
+        let progress = match self.meet(&call) {
+            Some(kind) => mishap::http(self, door, request, &call, kind),
             None => self.answer(door, request),
         };
         if let Progress::Done(response) = &progress {
-            let status = Some(response.status).filter(|status| *status != 0);
-            self.note(request.began, door.server(), &request.method, door.path(request), status);
+            self.end(call, Some(response.status).filter(|status| *status != 0));
         }
         progress
     }
@@ -157,12 +203,13 @@ impl Lab {
     /// Answers a call to the Talos API of whatever machine has an address.
     pub fn rpc(&mut self, address: IpAddr, rpc: &Rpc) -> Progress<RpcReply> {
         self.advance(self.ground.now);
-        let progress = match self.fault(rpc.began, Server::Talos, "", &rpc.method) {
-            Some(fault) => mishap::rpc(self, address, rpc, fault),
+        let call = CallKey::of_rpc(address, rpc);
+        let progress = match self.meet(&call) {
+            Some(kind) => mishap::rpc(self, address, rpc, &call, kind),
             None => self.answer_rpc(address, rpc),
         };
         if let Progress::Done(reply) = &progress {
-            self.note(rpc.began, Server::Talos, "", &rpc.method, Some(reply.status()));
+            self.end(call, Some(reply.status()));
         }
         progress
     }
@@ -170,6 +217,10 @@ impl Lab {
     /// Answers as if nothing ever went wrong.
     fn answer(&mut self, door: &Door, request: &Request) -> Progress<Response> {
         let progress = match door {
+            // Whoever talks to a host that is down talks to nobody.
+            Door::Pve if !self.front_is_up() => {
+                Progress::Done(Response { close: true, ..Response::default() })
+            }
             Door::Pve => self.pve.call(&mut self.ground, request),
             Door::Factory => {
                 let response = self.factory.call(&mut self.ground, request);
@@ -195,25 +246,51 @@ impl Lab {
         progress
     }
 
-    /// Returns what goes wrong with a call. One that is asked again was met already.
-    fn fault(&mut self, began: Time, server: Server, method: &str, path: &str) -> Option<Fault> {
-        let call = (began, server, path.to_owned());
-        if let Some(kind) = self.waiting.get(&call) {
-            return Some(Fault { kind: kind.clone(), again: true, call });
+    /// Returns what goes wrong with a call. One that is asked again has met it already.
+    fn meet(&mut self, call: &CallKey) -> Option<Kind> {
+        if let Some(met) = self.waiting.get(call) {
+            return met.kind.clone();
         }
-        let kind = self.ground.faults.meet(server, method, path)?;
-        self.waiting.insert(call.clone(), kind.clone());
-        Some(Fault { kind, again: false, call })
+        if self.ground.faults.0.is_empty() {
+            return None;
+        }
+        let mut met = self.ground.faults.meet(call.server, &call.method, &call.path);
+        for incident in std::mem::take(&mut met.before) {
+            // What cannot happen does not; the call goes on all the same.
+            let _ = self.befall(&incident);
+        }
+        let kind = met.kind.clone();
+        self.waiting.insert(call.clone(), met);
+        kind
     }
 
-    fn note(&mut self, at: Time, server: Server, method: &str, path: &str, status: Option<u16>) {
-        self.waiting.remove(&(at, server, path.to_owned()));
-        let (method, path) = (method.to_owned(), path.to_owned());
+    /// Lets a call meet something else when it is asked again.
+    fn meets_next(&mut self, call: &CallKey, kind: Kind) {
+        self.waiting.entry(call.clone()).or_default().kind = Some(kind);
+    }
+
+    /// A call is answered.
+    fn end(&mut self, call: CallKey, status: Option<u16>) {
+        for incident in self.waiting.remove(&call).unwrap_or_default().after {
+            let _ = self.befall(&incident);
+        }
+        let CallKey { began: at, server, method, path, .. } = call;
         self.ground.record.add(Call { at, server, method, path, status });
+    }
+
+    /// Opens an answer without end.
+    fn open_tap(&mut self, tap: Tap) -> StreamId {
+        let last = self.taps.last_key_value().map_or(FIRST_TAP, |(id, _)| id.0);
+        let id = StreamId(last + 1);
+        self.taps.insert(id, tap);
+        id
     }
 
     /// Returns what a stream of an HTTP answer has to say.
     pub fn poll(&mut self, door: &Door, stream: StreamId) -> Polled {
+        if let Some(tap) = self.taps.get_mut(&stream) {
+            return tap.poll(self.ground.now);
+        }
         match door {
             Door::Kube(_) => self.clusters.poll(&mut self.ground, stream),
             Door::Pve | Door::Factory => Polled::End,
@@ -242,7 +319,34 @@ impl Lab {
 
     /// Returns what a stream of a machine has to say.
     pub fn poll_rpc(&mut self, _address: IpAddr, stream: StreamId) -> Polled {
+        if let Some(tap) = self.taps.get_mut(&stream) {
+            return tap.poll_rpc(self.ground.now);
+        }
         self.machines.poll(&mut self.ground, stream)
+    }
+
+    /// Returns how many answers go on that nobody has closed.
+    pub fn open_streams(&self) -> usize {
+        self.taps.len() + self.clusters.open_watches() + self.machines.open_streams()
+    }
+
+    /// Forgets a stream of an HTTP answer whose client has gone.
+    pub fn close(&mut self, door: &Door, stream: StreamId) {
+        if self.taps.remove(&stream).is_none() && matches!(door, Door::Kube(_)) {
+            self.clusters.close(stream);
+        }
+    }
+
+    /// Forgets a stream of a machine whose client has gone.
+    pub fn close_rpc(&mut self, stream: StreamId) {
+        if self.taps.remove(&stream).is_none() {
+            self.machines.close(stream);
+        }
+    }
+
+    /// Returns whether the host is up that clients of the Proxmox API talk to.
+    pub fn front_is_up(&self) -> bool {
+        self.pve.hosts.get(&self.pve.front).is_none_or(|host| host.online)
     }
 
     /// Returns as whom the Proxmox API and the Image Factory present themselves.
@@ -287,7 +391,7 @@ impl Lab {
     }
 
     /// Lets happen what is due at this very moment.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.deliver();
         self.advance(self.ground.now);
     }

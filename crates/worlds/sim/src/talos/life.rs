@@ -929,7 +929,7 @@ impl Machines {
         for vmid in all {
             let Some(machine) = self.by_id.get(&vmid) else { continue };
             let unmet = Self::unmet(ground, machine);
-            let agent = machine.hardware.agent;
+            let agent = machine.hardware.agent && !self.mishaps.agents.contains(&vmid);
             let Some(run) = self.run_mut(vmid) else { continue };
             let now = ground.now;
             if run.told.as_ref() != Some(&(run.stage, unmet.clone())) {
