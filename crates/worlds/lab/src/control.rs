@@ -32,6 +32,8 @@ pub enum Wish {
     SetFaults(FaultPlan),
     /// To begin again, as it was set up.
     Reset,
+    /// To forget the calls so far, and to measure anew how long what follows has to take.
+    ForgetCalls,
 }
 
 /// Returns the socket of the lab with a state file.
@@ -86,10 +88,18 @@ async fn attend(hall: &Hall, fresh: &Lab, stream: UnixStream) -> io::Result<()> 
 /// Fulfils a wish, and returns the answer.
 pub fn fulfil(lab: &mut Lab, fresh: &Lab, wish: Wish) -> io::Result<Value> {
     match wish {
-        Wish::State => Ok(serde_json::to_value(&*lab)?),
+        Wish::State => {
+            let mut state = serde_json::to_value(&*lab)?;
+            state["lower_bound"] = serde_json::to_value(lab.ground.bound.lower())?;
+            Ok(state)
+        }
         Wish::Faults => Ok(serde_json::to_value(&lab.ground.faults)?),
         Wish::SetFaults(plan) => {
             lab.ground.faults = plan;
+            Ok(Value::Null)
+        }
+        Wish::ForgetCalls => {
+            lab.forget_calls();
             Ok(Value::Null)
         }
         Wish::Reset => {

@@ -18,7 +18,7 @@ use crate::{
         Datacentre,
         storage::web::{Address, Page},
     },
-    record::Call,
+    record::{Call, Record},
     signal::Signal,
     talos::Machines,
     tls::Persona,
@@ -118,6 +118,9 @@ impl Lab {
     pub fn advance(&mut self, until: Time) {
         while let Some((at, event)) = self.ground.agenda.take(until) {
             self.ground.now = self.ground.now.max(at);
+            if event.is_round() {
+                self.ground.agenda.cause = None;
+            }
             match event {
                 Event::Pve(event) => self.pve.happen(&mut self.ground, event),
                 Event::Talos(event) => self.machines.happen(&mut self.ground, event),
@@ -127,6 +130,7 @@ impl Lab {
             self.ground.happened += 1;
         }
         self.ground.now = self.ground.now.max(until);
+        self.ground.agenda.cause = None;
     }
 
     /// Goes on at a moment after nobody was there for a while. What was under way has had an hour to end; from then
@@ -141,6 +145,10 @@ impl Lab {
     /// Answers an HTTP call, or says when to ask again.
     pub fn call(&mut self, door: &Door, request: &Request) -> Progress<Response> {
         self.advance(self.ground.now);
+        self.ground.called(request.began);
+        if let Door::Kube(cluster) = door {
+            self.ground.needs(&format!("kubernetes {cluster}"));
+        }
         let fault = self.fault(request.began, door.server(), &request.method, door.path(request));
         let progress = match fault {
             Some(fault) => mishap::http(self, door, request, fault),
@@ -156,6 +164,10 @@ impl Lab {
     /// Answers a call to the Talos API of whatever machine has an address.
     pub fn rpc(&mut self, address: IpAddr, rpc: &Rpc) -> Progress<RpcReply> {
         self.advance(self.ground.now);
+        self.ground.called(rpc.began);
+        if let Some(machine) = self.machines.owner(address) {
+            self.ground.needs(&format!("api {}", machine.vmid()));
+        }
         let progress = match self.fault(rpc.began, Server::Talos, "", &rpc.method) {
             Some(fault) => mishap::rpc(self, address, rpc, fault),
             None => self.answer_rpc(address, rpc),
@@ -224,6 +236,12 @@ impl Lab {
         self.machines.poll(&mut self.ground, stream)
     }
 
+    /// Forgets the calls so far, and measures anew how long what follows has to take.
+    pub fn forget_calls(&mut self) {
+        self.ground.record = Record::default();
+        self.ground.measure_anew();
+    }
+
     /// Returns as whom the Proxmox API and the Image Factory present themselves.
     pub const fn own_persona(&self) -> Option<&Persona> {
         self.persona.as_ref()
@@ -260,7 +278,14 @@ impl Lab {
             let view = self.ground.kubernetes.entry(id.clone()).or_default();
             if view.revision != cluster.store.revision() {
                 view.revision = cluster.store.revision();
-                view.nodes = cluster.node_views();
+                let before = std::mem::replace(&mut view.nodes, cluster.node_views());
+                let is_new = |name: &String| !before.get(name).is_some_and(|node| node.ready);
+                let ready = view.nodes.iter().filter(|(name, node)| node.ready && is_new(name));
+                let ready: Vec<String> = ready.map(|(name, _)| name.clone()).collect();
+                for name in ready {
+                    let mark = format!("node {id} {name}");
+                    self.ground.reached_after(&mark, kube::controllers::pods::START, "node ready", &name);
+                }
             }
         }
     }
