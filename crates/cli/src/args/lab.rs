@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf};
 
-use clap::{Subcommand, ValueEnum, ValueHint};
+use clap::{Subcommand, ValueEnum, ValueHint, builder::FalseyValueParser};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +19,8 @@ Examples:
 
 const STATE_EXAMPLES: &str = "\
 Examples:
-  ichor lab state --state lab.json | jq '.ground.record.calls[-1]'";
+  ichor lab state --state lab.json | jq '.ground.record.calls[-1]'
+  ichor lab state --state lab.json | jq .lower_bound     how long the run had to take at least, and why";
 
 const FAULTS_EXAMPLES: &str = "\
 Examples:
@@ -30,7 +31,8 @@ Examples:
 
 const RESET_EXAMPLES: &str = "\
 Examples:
-  ichor lab reset --state lab.json         begins again, as it was set up";
+  ichor lab reset --state lab.json            begins again, as it was set up
+  ichor lab reset --state lab.json --record   keeps the datacentre, and measures anew";
 
 /// Runs a simulated datacentre: Proxmox, Talos machines, an Image Factory and Kubernetes.
 ///
@@ -62,7 +64,7 @@ pub enum LabVerb {
     Faults(Faults),
     /// Lets a lab begin again.
     #[command(after_help = RESET_EXAMPLES)]
-    Reset(Kept),
+    Reset(Reset),
 }
 
 /// `ichor lab serve`.
@@ -144,6 +146,17 @@ pub struct Faults {
     /// A fault plan as JSON; `-` for standard input. Absent: the plan is shown.
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: Option<PathBuf>,
+}
+
+/// `ichor lab reset`.
+#[derive(Debug, clap::Args)]
+pub struct Reset {
+    /// The lab.
+    #[command(flatten)]
+    pub kept: Kept,
+    /// Forgets only the calls so far, and measures anew how long a run has to take at least.
+    #[arg(long, env = "ICHOR_LAB_RESET_RECORD", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub record: bool,
 }
 
 /// How long things take in a lab.

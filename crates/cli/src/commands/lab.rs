@@ -10,6 +10,7 @@ use ichor_lab::{
 };
 use ichor_sim::{
     Lab,
+    bound::LowerBound,
     faults::FaultPlan,
     profile,
     pve::{release::Release, world::NewHost},
@@ -45,7 +46,8 @@ pub fn run(verb: &LabVerb, global: &Global, terminal: &Terminal) -> Result<Exit,
             }
             LabVerb::Faults(args) => faults(args, terminal).await,
             LabVerb::Reset(args) => {
-                wish(&args.state, Wish::Reset).await?;
+                let asked = if args.record { Wish::ForgetCalls } else { Wish::Reset };
+                wish(&args.kept.state, asked).await?;
                 Ok(Exit::Done)
             }
         }
@@ -84,6 +86,7 @@ async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit
             error = control::listen(Arc::clone(&hall), fresh, path) => Some(error),
         },
     };
+    tell_bound(&hall.look(|lab| lab.ground.bound.lower()), terminal);
     if let Some(path) = &args.state {
         let _ = std::fs::remove_file(control::socket_of(path));
         serve::save(&hall, path).map_err(|error| unwritable(path, &error))?;
@@ -92,6 +95,27 @@ async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit
         }
     }
     Ok(Exit::Done)
+}
+
+/// Says how long what was done had to take at least, and why.
+fn tell_bound(bound: &LowerBound, terminal: &Terminal) {
+    if bound.path.is_empty() {
+        return;
+    }
+    let seconds = |millis: u64| format!("{}.{:03} s", millis / 1000, millis % 1000);
+    terminal.tell(&format!(
+        "what was done took {}, and at least {} of it were necessary:",
+        seconds(bound.took_ms),
+        seconds(bound.lower_bound_ms)
+    ));
+    for stretch in &bound.path {
+        terminal.tell(&format!(
+            "  {:>12}  {} ({})",
+            seconds(stretch.takes_ms),
+            stretch.what,
+            stretch.subject
+        ));
+    }
 }
 
 async fn interrupted() {

@@ -39,6 +39,8 @@ pub enum Wish {
     Befall(Incident, Moment),
     /// To begin again, as it was set up.
     Reset,
+    /// To forget the calls so far, and to measure anew how long what follows has to take.
+    ForgetCalls,
 }
 
 /// When something befalls a lab.
@@ -105,13 +107,21 @@ async fn attend(hall: &Hall, fresh: &Lab, stream: UnixStream) -> io::Result<()> 
 /// Fulfils a wish, and returns the answer.
 pub fn fulfil(lab: &mut Lab, fresh: &Lab, wish: Wish) -> io::Result<Value> {
     match wish {
-        Wish::State => Ok(serde_json::to_value(&*lab)?),
+        Wish::State => {
+            let mut state = serde_json::to_value(&*lab)?;
+            state["lower_bound"] = serde_json::to_value(lab.ground.bound.lower())?;
+            Ok(state)
+        }
         Wish::Faults => Ok(serde_json::to_value(&lab.ground.faults)?),
         Wish::SetFaults(plan) => {
             lab.ground.faults = plan;
             Ok(Value::Null)
         }
         Wish::Befall(incident, moment) => Ok(befall(lab, incident, moment)),
+        Wish::ForgetCalls => {
+            lab.forget_calls();
+            Ok(Value::Null)
+        }
         Wish::Reset => {
             let now = lab.ground.now;
             *lab = fresh.clone();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use ichor_lab::{Hall, Inside, Target, proxy::Routes};
+use ichor_lab::{Hall, Inside, Target, proxy::Routes, serve};
 use ichor_model::{HostName, VmId};
 use ichor_net::{
     Dial, Endpoint, Fingerprint, HttpClient, Trust,
@@ -204,4 +204,30 @@ async fn a_lab_that_slept_for_long_is_there_at_once_under_its_names() {
     let routes = Routes::of(&lab).with("pve.example", 443, Target::Pve);
     let inside = Inside::over(Arc::new(Hall::new(lab)), routes);
     inside.dial("pve.example", 443).await.expect("Proxmox by another name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_lab_goes_on_where_it_was_or_now() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("lab.json");
+    let real = ichor_lab::real_time();
+    let visitor = Visitor::new(Profile::Wan, real);
+    first_machine(&visitor).await;
+    let saved = visitor.inside.hall().now();
+    serve::save(visitor.inside.hall(), &path).expect("saved");
+    let again = || serve::load(&path).expect("readable").expect("there");
+
+    // In virtual time it ran ahead of the real clock, and goes on from there.
+    assert!(saved > real + Duration::from_secs(30));
+    let inside = Inside::open(again());
+    assert_eq!(inside.hall().now(), saved);
+    inside.dial(ADDRESS, 50000).await.expect("the machine is still there");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(inside.hall().now() >= saved + Duration::from_secs(5), "time passes");
+
+    // Opened later than it was saved, it is later.
+    let later = saved + Duration::from_hours(24 * 30);
+    let inside = Inside::over(Arc::new(Hall::opened_at(again(), later)), Routes::default());
+    assert_eq!(inside.hall().now(), later);
+    inside.dial(ADDRESS, 50000).await.expect("the machine is still there");
 }

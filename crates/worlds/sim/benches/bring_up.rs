@@ -37,4 +37,8 @@ fn main() {
     });
     let took = began.elapsed();
     println!("{CLUSTERS} clusters of five machines on {threads} threads: {took:.1?}");
+    let mut driver = Driver::new(1, Profile::Wan, &cluster);
+    driver.bring_up_eagerly();
+    let bound = driver.lab.ground.bound.lower();
+    println!("one of them in real time: {} ms, of {} ms at least", bound.took_ms, bound.lower_bound_ms);
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agenda::{Agenda, Event},
+    bound::Bound,
     clock::Time,
     faults::FaultPlan,
     profile::Profile,
@@ -58,6 +59,9 @@ pub struct Ground {
     /// The calls so far.
     #[serde(default)]
     pub record: Record,
+    /// How long what was called for has to take at least.
+    #[serde(default)]
+    pub bound: Bound,
 }
 
 /// What a Kubernetes cluster shows to the machines that run it.
@@ -117,6 +121,7 @@ impl Ground {
             faults: FaultPlan::default(),
             mischief: Mischief::default(),
             record: Record::default(),
+            bound: Bound::default(),
         }
     }
 

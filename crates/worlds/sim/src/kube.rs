@@ -164,6 +164,7 @@ impl Clusters {
                 cluster
             }
             Signal::NodeUp { cluster, node } => {
+                ground.usable(format!("node {cluster} {}", node.name));
                 self.all.entry(cluster.clone()).or_default().node_up(ground, node);
                 cluster
             }

@@ -25,7 +25,7 @@ use crate::{
         qemu::console,
         storage::web::{Address, Page},
     },
-    record::Call,
+    record::{Call, Record},
     signal::Signal,
     strangers::Stranger,
     talos::Machines,
@@ -164,6 +164,9 @@ impl Lab {
     pub fn advance(&mut self, until: Time) {
         while let Some((at, event)) = self.ground.agenda.take(until) {
             self.ground.now = self.ground.now.max(at);
+            if event.is_round() {
+                self.ground.agenda.cause = None;
+            }
             match event {
                 Event::Pve(event) => self.pve.happen(&mut self.ground, event),
                 Event::Talos(event) => self.machines.happen(&mut self.ground, event),
@@ -175,6 +178,7 @@ impl Lab {
             self.ground.happened += 1;
         }
         self.ground.now = self.ground.now.max(until);
+        self.ground.agenda.cause = None;
     }
 
     /// Goes on at a moment after nobody was there for a while. What was under way has had an hour to end; from then
@@ -189,6 +193,10 @@ impl Lab {
     /// Answers an HTTP call, or says when to ask again.
     pub fn call(&mut self, door: &Door, request: &Request) -> Progress<Response> {
         self.advance(self.ground.now);
+        self.ground.called(request.began);
+        if let Door::Kube(cluster) = door {
+            self.ground.needs(&format!("kubernetes {cluster}"));
+        }
         let call = CallKey::of_http(door, request);
         let progress = match self.meet(&call) {
             Some(kind) => mishap::http(self, door, request, &call, kind),
@@ -203,6 +211,10 @@ impl Lab {
     /// Answers a call to the Talos API of whatever machine has an address.
     pub fn rpc(&mut self, address: IpAddr, rpc: &Rpc) -> Progress<RpcReply> {
         self.advance(self.ground.now);
+        self.ground.called(rpc.began);
+        if let Some(machine) = self.machines.owner(address) {
+            self.ground.needs(&format!("api {}", machine.vmid()));
+        }
         let call = CallKey::of_rpc(address, rpc);
         let progress = match self.meet(&call) {
             Some(kind) => mishap::rpc(self, address, rpc, &call, kind),
@@ -304,17 +316,17 @@ impl Lab {
 
     /// Takes what the client of a console sent.
     pub fn tell_console(&mut self, client: StreamId, bytes: &[u8]) {
-        console::hear(&mut self.pve, &self.ground, client, bytes);
+        console::hear(&mut self.pve, &mut self.ground, client, bytes);
     }
 
     /// Returns what the client of a console is sent now.
     pub fn poll_console(&mut self, client: StreamId) -> Polled {
-        console::poll(&mut self.pve, &self.ground, client)
+        console::poll(&mut self.pve, &mut self.ground, client)
     }
 
     /// The client of a console has gone.
     pub fn close_console(&mut self, client: StreamId) {
-        console::hang_up(&mut self.pve, &self.ground, client);
+        console::hang_up(&mut self.pve, &mut self.ground, client);
     }
 
     /// Returns what a stream of a machine has to say.
@@ -347,6 +359,12 @@ impl Lab {
     /// Returns whether the host is up that clients of the Proxmox API talk to.
     pub fn front_is_up(&self) -> bool {
         self.pve.hosts.get(&self.pve.front).is_none_or(|host| host.online)
+    }
+
+    /// Forgets the calls so far, and measures anew how long what follows has to take.
+    pub fn forget_calls(&mut self) {
+        self.ground.record = Record::default();
+        self.ground.measure_anew();
     }
 
     /// Returns as whom the Proxmox API and the Image Factory present themselves.
@@ -385,7 +403,14 @@ impl Lab {
             let view = self.ground.kubernetes.entry(id.clone()).or_default();
             if view.revision != cluster.store.revision() {
                 view.revision = cluster.store.revision();
-                view.nodes = cluster.node_views();
+                let before = std::mem::replace(&mut view.nodes, cluster.node_views());
+                let is_new = |name: &String| !before.get(name).is_some_and(|node| node.ready);
+                let ready = view.nodes.iter().filter(|(name, node)| node.ready && is_new(name));
+                let ready: Vec<String> = ready.map(|(name, _)| name.clone()).collect();
+                for name in ready {
+                    let mark = format!("node {id} {name}");
+                    self.ground.reached_after(&mark, kube::controllers::pods::START, "node ready", &name);
+                }
             }
         }
     }

@@ -16,6 +16,7 @@
 //!    [`signal::Signal`]s, which the lab delivers.
 
 pub mod agenda;
+pub mod bound;
 pub mod clock;
 pub mod factory;
 pub mod faults;

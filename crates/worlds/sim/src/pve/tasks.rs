@@ -260,6 +260,7 @@ pub fn start(
     user: &str,
     work: Work,
 ) -> String {
+    ground.needs(&format!("vm {id}"));
     let pid = dc.tasks.next_pid();
     let start = ground.now.unix_seconds();
     let booted_ticks = dc.hosts.get(host).map_or(0, |host| host.uptime(ground.now).as_millis() / 10);
@@ -360,7 +361,7 @@ fn put_back(dc: &mut Datacentre, upid: &str, work: Work, mut worker: Worker) {
 }
 
 /// Ends a task, if it runs.
-pub fn end(dc: &mut Datacentre, ground: &Ground, upid: &str, exit: &Exit) {
+pub fn end(dc: &mut Datacentre, ground: &mut Ground, upid: &str, exit: &Exit) {
     dc.locks.release_all(upid);
     let at = ground.now.unix_seconds();
     let Some(task) = dc.tasks.by_upid.get_mut(upid).filter(|task| task.runs()) else { return };
@@ -381,9 +382,12 @@ pub fn end(dc: &mut Datacentre, ground: &Ground, upid: &str, exit: &Exit) {
         }
         Exit::Killed => "unexpected status".into(),
     };
+    let (kind, id) = (task.kind.clone(), task.id.clone());
     task.work = None;
     task.listed_as_running = task.nested;
     task.exit = Some(Ended { at, status });
+    ground.reached(&kind, &id);
+    ground.usable(format!("vm {id}"));
 }
 
 /// Tells a task's process to end, as its abortion does (SIGTERM).

@@ -85,6 +85,30 @@ pub enum Step {
     Restarted(String),
 }
 
+impl Step {
+    /// Returns its name for people.
+    fn name(&self) -> String {
+        match self {
+            Self::Firmware => "firmware".into(),
+            Self::FallBack => "fall back".into(),
+            Self::Network => "network".into(),
+            Self::Maintenance => "maintenance mode".into(),
+            Self::GoOn => "config taken".into(),
+            Self::TimeSynced => "time synced".into(),
+            Self::Installed | Self::Written { .. } => "installed".into(),
+            Self::Started(id) => format!("{id} started"),
+            Self::Healthy(id) => format!("{id} healthy"),
+            Self::Pods => "static pods ready".into(),
+            Self::Promoted => "etcd member promoted".into(),
+            Self::Stop => "stopping".into(),
+            Self::Act => "stopped".into(),
+            Self::TrialOver(_) => "trial over".into(),
+            Self::Pulled(_) => "image pulled".into(),
+            Self::Restarted(id) => format!("{id} restarted"),
+        }
+    }
+}
+
 /// A loop that always finds something to do would be a mistake of ours; it must not hang the lab.
 const MOST_ROUNDS: usize = 64;
 
@@ -94,10 +118,16 @@ impl Machines {
         match event {
             Event::Step { vmid, start, step } => {
                 if self.by_id.get(&vmid).is_some_and(|machine| machine.start == start) {
+                    ground.reached(&step.name(), &format!("machine {vmid}"));
+                    let opens = step == Step::Maintenance || step == Step::Started("apid".into());
                     self.step(ground, vmid, step);
+                    if opens {
+                        ground.usable(format!("api {vmid}"));
+                    }
                 }
             }
             Event::Elect(cluster) => {
+                ground.reached("etcd election", &cluster);
                 let alive = self.alive(ground, &cluster);
                 if let Some(etcd) = self.clusters.get_mut(&cluster) {
                     etcd.elect(&alive, None);
@@ -125,6 +155,17 @@ impl Machines {
             _ => {}
         }
         self.settle(ground);
+    }
+
+    /// Says that the Kubernetes API of a machine's cluster can be called. The first of its servers counts.
+    fn kubernetes_answers(&self, ground: &mut Ground, vmid: VmId) {
+        let data = self.by_id.get(&vmid).and_then(|machine| machine.etcd_data(&ground.media));
+        let Some((cluster, _)) = data else { return };
+        let others = self.clusters.get(&cluster).into_iter().flat_map(|etcd| etcd.members.values());
+        let mut others = others.filter(|member| member.vmid != vmid);
+        if !others.any(|member| self.run(member.vmid).is_some_and(|run| run.static_pods)) {
+            ground.usable(format!("kubernetes {cluster}"));
+        }
     }
 
     /// Writes down a step of a machine.
@@ -208,6 +249,7 @@ impl Machines {
             Step::Pods => {
                 if let Some(run) = self.run_mut(vmid).filter(|run| run.sequence.is_none()) {
                     run.static_pods = true;
+                    self.kubernetes_answers(ground, vmid);
                 }
             }
             Step::Promoted => self.promote(ground, vmid),
@@ -725,6 +767,7 @@ impl Machines {
             }
             State::Waiting => {
                 run.move_service(now, "etcd", State::Preparing, "Running pre state");
+                ground.usable(format!("etcd {vmid}"));
                 true
             }
             State::Preparing => self.join(ground, vmid, wanted),
@@ -819,6 +862,7 @@ impl Machines {
 
     /// Makes a cluster of one, perhaps from a snapshot.
     pub(super) fn found(&mut self, ground: &mut Ground, vmid: VmId, snapshot: Option<Vec<u8>>) {
+        ground.needs(&format!("etcd {vmid}"));
         let Some(run) = self.run(vmid) else { return };
         let (Some(address), Some(wanted)) = (run.network.first(), run.wanted.clone()) else { return };
         let name = run.network.hostname.clone();

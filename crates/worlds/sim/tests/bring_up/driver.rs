@@ -83,8 +83,23 @@ fn config(bundle: &Bundle, last: u8, role: Role) -> Vec<u8> {
     emit(&config).into_bytes()
 }
 
+/// How far an eager driver is with a machine.
+#[derive(PartialEq)]
+enum Stage {
+    /// Its image is being downloaded.
+    Imaged(Value),
+    /// It is being made.
+    Created(Value),
+    /// It was started.
+    Started,
+    /// It has its config.
+    Configured,
+}
+
 pub struct Driver<'c> {
     pub lab: Lab,
+    /// How long it dawdles after everything that it waited for.
+    pub pause: Duration,
     cluster: &'c Cluster,
     token: String,
 }
@@ -96,7 +111,7 @@ impl<'c> Driver<'c> {
 
     pub fn at(lab: Lab, cluster: &'c Cluster) -> Self {
         let secret = lab.pve.access.users[USER].tokens[TOKEN].secret.clone();
-        Self { lab, cluster, token: format!("PVEAPIToken={USER}!{TOKEN}={secret}") }
+        Self { lab, pause: Duration::ZERO, cluster, token: format!("PVEAPIToken={USER}!{TOKEN}={secret}") }
     }
 
     pub fn http(&mut self, door: &Door, mut request: Request) -> Response {
@@ -143,20 +158,23 @@ impl<'c> Driver<'c> {
 
     /// Waits for a task to end well.
     fn wait_for(&mut self, upid: &Value) {
-        let upid = upid.as_str().expect("a task").to_owned();
-        let host = upid.split(':').nth(1).expect("a host").to_owned();
-        self.until("the task ends", |driver| {
-            let status = driver.pve("GET", &format!("/nodes/{host}/tasks/{upid}/status"), &[]);
-            if status["status"] != "stopped" {
-                return false;
-            }
-            assert_eq!(status["exitstatus"], "OK", "{status}");
-            true
-        });
+        self.until("the task ends", |driver| driver.ended(upid));
+    }
+
+    /// Whether a task has ended well.
+    fn ended(&mut self, upid: &Value) -> bool {
+        let upid = upid.as_str().expect("a task");
+        let host = upid.split(':').nth(1).expect("a host");
+        let status = self.pve("GET", &format!("/nodes/{host}/tasks/{upid}/status"), &[]);
+        if status["status"] != "stopped" {
+            return false;
+        }
+        assert_eq!(status["exitstatus"], "OK", "{status}");
+        true
     }
 
     /// Lets things happen until a condition holds, for an hour at most.
-    pub fn until(&mut self, what: &str, holds: impl Fn(&mut Self) -> bool) {
+    pub fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let deadline = self.lab.ground.now + Duration::from_hours(1);
         while !holds(self) {
             let next = self.lab.ground.agenda.next().filter(|next| *next <= deadline);
@@ -167,6 +185,7 @@ impl<'c> Driver<'c> {
             };
             self.lab.advance(next);
         }
+        self.lab.advance(self.lab.ground.now + self.pause);
     }
 
     pub fn rpc<Q: Message, A: Message + Default>(
@@ -246,18 +265,25 @@ impl<'c> Driver<'c> {
             self.wait_for(upid);
         }
         for (last, config) in self.cluster.configs.clone() {
-            let data = config.clone();
-            self.until("the machine takes its config", |driver| {
-                let query = machine::ApplyConfigurationRequest { data: data.clone(), ..Default::default() };
-                let applied: Result<machine::ApplyConfigurationResponse, _> =
-                    driver.rpc(last, "/machine.MachineService/ApplyConfiguration", &query);
-                match applied {
-                    Ok(_) => true,
-                    Err((14, _)) => false,
-                    Err((code, message)) => panic!("m{last} refuses its config: {code} {message}"),
-                }
-            });
+            self.until("the machine takes its config", |driver| driver.apply(last, &config));
         }
+        self.bootstrap();
+    }
+
+    /// Tries to give a machine its config.
+    fn apply(&mut self, last: u8, config: &[u8]) -> bool {
+        let query = machine::ApplyConfigurationRequest { data: config.to_vec(), ..Default::default() };
+        let applied: Result<machine::ApplyConfigurationResponse, _> =
+            self.rpc(last, "/machine.MachineService/ApplyConfiguration", &query);
+        match applied {
+            Ok(_) => true,
+            Err((14, _)) => false,
+            Err((code, message)) => panic!("m{last} refuses its config: {code} {message}"),
+        }
+    }
+
+    /// Makes a cluster of the machines, and waits for its nodes.
+    fn bootstrap(&mut self) {
         self.until("etcd is bootstrapped", |driver| {
             let query = machine::BootstrapRequest::default();
             let made: Result<machine::BootstrapResponse, _> =
@@ -270,7 +296,44 @@ impl<'c> Driver<'c> {
         });
     }
 
+    /// Does everything as soon as it can be done, for all machines at once.
+    pub fn bring_up_eagerly(&mut self) {
+        let downloads = self.downloads();
+        let hosts = ["pve1", "pve2", "pve3"];
+        let mut stages: Vec<Stage> =
+            (0..MACHINES.len()).map(|number| Stage::Imaged(downloads[number % 3].clone())).collect();
+        let configs = self.cluster.configs.clone();
+        self.until("all machines have their configs", |driver| {
+            for (number, (last, config)) in configs.iter().enumerate() {
+                driver.go_on(&mut stages[number], hosts[number % 3], *last, config);
+            }
+            stages.iter().all(|stage| *stage == Stage::Configured)
+        });
+        self.bootstrap();
+    }
+
+    /// Does the next thing for a machine if it can be done.
+    fn go_on(&mut self, stage: &mut Stage, host: &str, last: u8, config: &[u8]) {
+        match stage {
+            Stage::Imaged(task) if self.ended(task) => *stage = Stage::Created(self.create(host, last)),
+            Stage::Created(task) if self.ended(task) => {
+                self.pve("POST", &format!("/nodes/{host}/qemu/2{last:02}/status/start"), &[]);
+                *stage = Stage::Started;
+            }
+            Stage::Started if self.apply(last, config) => *stage = Stage::Configured,
+            _ => {}
+        }
+    }
+
+    /// Has all hosts download the image.
     pub fn image(&mut self) {
+        for upid in self.downloads() {
+            self.wait_for(&upid);
+        }
+    }
+
+    /// Starts downloads on all hosts, and returns their tasks.
+    fn downloads(&mut self) -> Vec<Value> {
         let recipe =
             "customization:\n  systemExtensions:\n    officialExtensions: [siderolabs/qemu-guest-agent]\n";
         let request = Request {
@@ -283,14 +346,15 @@ impl<'c> Driver<'c> {
         let posted: Value = serde_json::from_slice(&posted.body).expect("a schematic");
         let id = posted["id"].as_str().expect("an id");
         let url = format!("https://factory.talos.dev/image/{id}/v1.13.9/nocloud-amd64.qcow2");
-        for host in ["pve1", "pve2", "pve3"] {
-            let upid = self.pve(
-                "POST",
-                &format!("/nodes/{host}/storage/local/download-url"),
-                &[("url", &url), ("content", "import"), ("filename", "talos.qcow2")],
-            );
-            self.wait_for(&upid);
-        }
+        ["pve1", "pve2", "pve3"]
+            .map(|host| {
+                self.pve(
+                    "POST",
+                    &format!("/nodes/{host}/storage/local/download-url"),
+                    &[("url", &url), ("content", "import"), ("filename", "talos.qcow2")],
+                )
+            })
+            .to_vec()
     }
 
     pub fn create(&mut self, host: &str, last: u8) -> Value {

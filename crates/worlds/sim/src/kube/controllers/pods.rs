@@ -18,7 +18,7 @@ use super::{
 use crate::{clock::Time, ground::Ground};
 
 /// How long a pod takes from its node to being ready: images, network, the first probe.
-const START: Duration = Duration::from_secs(8);
+pub const START: Duration = Duration::from_secs(8);
 
 /// How long a pod that does not go on for ever runs.
 const WORK: Duration = Duration::from_secs(5);

@@ -352,6 +352,7 @@ impl Clone {
             return Ok(Some(next));
         }
         self.finish(dc)?;
+        ground.usable(format!("vm {}", self.order.new));
         Ok(None)
     }
 

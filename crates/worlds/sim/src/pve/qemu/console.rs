@@ -233,7 +233,7 @@ pub fn connect(dc: &mut Datacentre, ground: &Ground, port: u16) -> Option<Stream
 }
 
 /// Takes what a client sent. After the first line it is input, which no machine of the lab reads.
-pub fn hear(dc: &mut Datacentre, ground: &Ground, client: StreamId, bytes: &[u8]) {
+pub fn hear(dc: &mut Datacentre, ground: &mut Ground, client: StreamId, bytes: &[u8]) {
     let Some(port) = dc.consoles.port_of(client) else { return };
     let Some(proxy) = dc.consoles.proxies.get_mut(&port) else { return };
     let Stage::Asks { line, .. } = &mut proxy.stage else { return };
@@ -316,7 +316,7 @@ fn terminal(dc: &Datacentre, proxy: &Proxy) -> Result<(String, u32), String> {
 }
 
 /// Returns what a client is sent now.
-pub fn poll(dc: &mut Datacentre, ground: &Ground, client: StreamId) -> Polled {
+pub fn poll(dc: &mut Datacentre, ground: &mut Ground, client: StreamId) -> Polled {
     let Some(port) = dc.consoles.port_of(client) else { return Polled::End };
     let Some(proxy) = dc.consoles.proxies.get(&port) else { return Polled::End };
     let news = news(dc, ground, proxy);
@@ -375,13 +375,13 @@ fn news(dc: &Datacentre, ground: &Ground, proxy: &Proxy) -> News {
 }
 
 /// A client has gone.
-pub fn hang_up(dc: &mut Datacentre, ground: &Ground, client: StreamId) {
+pub fn hang_up(dc: &mut Datacentre, ground: &mut Ground, client: StreamId) {
     if let Some(port) = dc.consoles.port_of(client) {
         end(dc, ground, port, &Exit::Ok);
     }
 }
 
-fn end(dc: &mut Datacentre, ground: &Ground, port: u16, exit: &Exit) {
+fn end(dc: &mut Datacentre, ground: &mut Ground, port: u16, exit: &Exit) {
     if let Some(proxy) = dc.consoles.proxies.remove(&port) {
         tasks::end(dc, ground, &proxy.upid, exit);
     }

@@ -17,8 +17,10 @@ use super::{
 use crate::{
     ground::Ground,
     pve::{
-        ApiError, Call, Datacentre, Exit, Lock, Mode, Next, Params, Refusal, Reply, Worker, drive::is_slot,
-        params::split_list, qemu, tasks,
+        ApiError, Call, Datacentre, Exit, Lock, Mode, Next, Params, Refusal, Reply, Worker,
+        drive::{Drive, is_slot},
+        params::split_list,
+        qemu, tasks,
     },
 };
 
@@ -68,6 +70,11 @@ pub fn create(dc: &mut Datacentre, ground: &mut Ground, call: &mut Call, params:
     if let Some(archive) = archive {
         return restore::begin(dc, ground, call, params, &archive, options);
     }
+    for source in imports(&options) {
+        if let Some(image) = dc.storage.get(&host, &source) {
+            ground.needs(&format!("content {}", image.content.0));
+        }
+    }
     let todo: Vec<Todo> = options
         .iter()
         .filter(|(key, _)| is_slot(key))
@@ -84,6 +91,12 @@ pub fn create(dc: &mut Datacentre, ground: &mut Ground, call: &mut Call, params:
     };
     let work = tasks::Work::Qemu(qemu::Work::Create(Box::new(work)));
     Ok(tasks::start(dc, ground, &host, "qmcreate", &vmid.to_string(), &caller.id, work).into())
+}
+
+/// Returns the images that drives are made of.
+fn imports(options: &Section) -> Vec<String> {
+    let drives = options.iter().filter(|(key, _)| is_slot(key));
+    drives.filter_map(|(slot, text)| Drive::read(slot, text)?.get("import-from").map(Into::into)).collect()
 }
 
 fn check_rights(

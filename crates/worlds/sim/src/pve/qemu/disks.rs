@@ -439,6 +439,7 @@ fn fill(
         let _ = dc.storage.free(host, volume, &mut ground.media);
         return Err(ApiError::server(text));
     }
+    ground.needs(&format!("content {}", content.0));
     let copied = ground.media.copy(content);
     if let Some(there) = dc.storage.get_mut(host, volume) {
         ground.media.remove(there.content);

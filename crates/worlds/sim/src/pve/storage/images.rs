@@ -336,6 +336,8 @@ pub fn put_file(
         ground.media.remove(content);
     }
     let content = ground.media.add(file.content);
+    ground.reached("file", volume);
+    ground.usable(format!("content {}", content.0));
     let mut made = Volume::fresh(&format, file.size, file.size, ground.now.unix_seconds(), content);
     let mut facts = file.facts;
     if facts.image.is_none() || format != "qcow2" && format != "vmdk" {
