@@ -1,7 +1,11 @@
 //! Everything that is shown: text and tables for people, JSON and YAML for programs.
 
 pub mod document;
+#[allow(dead_code, reason = "the live verbs show it")]
+pub mod duration;
 pub mod envelope;
+#[allow(dead_code, reason = "the live verbs show it")]
+pub mod estimate;
 pub mod excerpt;
 pub mod failure;
 pub mod findings;
@@ -16,6 +20,8 @@ pub mod machines;
 pub mod placement;
 pub mod places;
 pub mod plan;
+#[allow(dead_code, reason = "the live verbs show it")]
+pub mod progress;
 pub mod rendered;
 pub mod secrecy;
 pub mod secrets;

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use ichor_model::{
-    Desired, Minor, Size, VmId,
+    Desired, Minor, Observed, Size, VmId,
     desired::{
         AddressDelivery, Arch, Bios, Board, Boot, Cluster, ConfigDelivery, Cpu, Disk, DiskOptions, Endpoint,
         EndpointKind, Hostnames, Image, ImageSource, Late, Machine, Network, Nic, Os, Platform, Proxmox,
         Role, Source, Storage, Tls, Verify, VmOptions,
     },
     identity::Seed,
+    observed::{MachineSeen, Sight},
 };
+use ichor_plan::ClusterPlan;
 
 const IMAGE: &str = "v1.13.9-nocloud-amd64";
 
@@ -50,6 +52,36 @@ pub fn homelab() -> Desired {
         store: ".ichor".into(),
         recipients: Vec::new(),
         secrets_file: None,
+    }
+}
+
+/// The same cluster with every host known, as a verb that asks Proxmox sees it, and with a pool.
+pub fn live() -> Desired {
+    let mut desired = homelab();
+    desired.proxmox.pool = Some("homelab".into());
+    for machine in &mut desired.machines {
+        if machine.host.known().is_none() {
+            machine.host = Late::Known("pve2".parse().expect("host"));
+        }
+    }
+    desired
+}
+
+/// Plans the way to a cluster from a world that was looked at and is empty.
+pub fn plan_from_nothing(desired: &Desired) -> ClusterPlan {
+    ichor_plan::up(desired, &nothing(desired), &BTreeMap::new())
+}
+
+/// What is seen before there is anything: hosts, no VMs, nobody who answers.
+pub fn nothing(desired: &Desired) -> Observed {
+    let silent = || Sight::Seen(MachineSeen::Silent("nobody answers at its address".into()));
+    Observed {
+        hosts: ["pve1", "pve2", "pve3"].map(|host| (host.parse().expect("host"), true)).into(),
+        vms: desired.machines.iter().map(|machine| (machine.vmid, Sight::Seen(None))).collect(),
+        machines: desired.machines.iter().map(|machine| (machine.name.clone(), silent())).collect(),
+        etcd: Sight::Unseen("no control plane answers".into()),
+        nodes: Sight::Unseen("Kubernetes does not answer".into()),
+        ..Observed::default()
     }
 }
 
