@@ -25,6 +25,8 @@ pub mod progress;
 pub mod rendered;
 pub mod secrecy;
 pub mod secrets;
+#[allow(dead_code, reason = "the live verbs show it")]
+pub mod steps;
 pub mod summary;
 pub mod table;
 pub mod text;

@@ -6,6 +6,7 @@
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   exports and shows them;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
+//! - [`saved_plan`] keeps a plan in a file, and says what has changed since;
 //! - [`image`] names boot images offline;
 //! - [`render`] turns a cluster into a directory of files, out of [`materials`] that the inventory names.
 //!
@@ -23,6 +24,7 @@ pub mod materials;
 mod memory;
 pub mod place;
 pub mod render;
+pub mod saved_plan;
 pub mod secrets;
 pub mod shared;
 pub mod site;

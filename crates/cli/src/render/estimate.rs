@@ -121,14 +121,9 @@ mod tests {
 
     #[test]
     fn machines_of_one_host_queue_for_it() {
-        let mut desired = fixture::live();
-        for machine in &mut desired.machines {
-            machine.host = ichor_model::desired::Late::Known("pve1".parse().expect("host"));
-        }
-        let five = fixture::plan_from_nothing(&desired);
-        desired.machines.truncate(3);
-        let three = fixture::plan_from_nothing(&desired);
-        assert!(seconds(five.steps()) > seconds(three.steps()));
+        let few = fixture::plan_from_nothing(&fixture::crowd(3));
+        let many = fixture::plan_from_nothing(&fixture::crowd(60));
+        assert!(seconds(many.steps()) > seconds(few.steps()) + 60);
     }
 
     #[test]

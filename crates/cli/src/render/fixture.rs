@@ -67,6 +67,19 @@ pub fn live() -> Desired {
     desired
 }
 
+/// The same cluster with so many workers more, all on one host.
+pub fn crowd(workers: u32) -> Desired {
+    let mut desired = live();
+    let last = desired.machines.pop().expect("a worker");
+    for number in 0..workers {
+        let mut worker = last.clone();
+        worker.name = format!("worker-{}", number + 2).parse().expect("name");
+        worker.vmid = VmId::new(4000 + number).expect("vmid");
+        desired.machines.push(worker);
+    }
+    desired
+}
+
 /// Plans the way to a cluster from a world that was looked at and is empty.
 pub fn plan_from_nothing(desired: &Desired) -> ClusterPlan {
     ichor_plan::up(desired, &nothing(desired), &BTreeMap::new())

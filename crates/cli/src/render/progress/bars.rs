@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn hundreds_of_machines_fit_on_a_screen() {
-        let desired = crowd(300);
+        let desired = fixture::crowd(300);
         let course = course_at(&desired, 60);
         let lines = frame(&course, Duration::from_mins(1), 100, 12);
         assert!(lines.len() < 12);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ichor_engine::{Event, Outcome};
-use ichor_model::{Desired, VmId, step::StepId};
+use ichor_model::{Desired, step::StepId};
 
 use super::{Clock, Course};
 use crate::{
@@ -117,17 +117,4 @@ pub fn failure() -> Vec<Event> {
 /// Returns a step that waits, in words.
 pub fn waiting(step: &str, why: &str) -> Event {
     Event::Waiting { step: StepId::new(step), waited: Duration::from_secs(1), why: why.into() }
-}
-
-/// Returns a cluster with so many workers.
-pub fn crowd(workers: u32) -> Desired {
-    let mut desired = fixture::live();
-    let last = desired.machines.pop().expect("a worker");
-    for number in 0..workers {
-        let mut worker = last.clone();
-        worker.name = format!("worker-{}", number + 2).parse().expect("name");
-        worker.vmid = VmId::new(4000 + number).expect("vmid");
-        desired.machines.push(worker);
-    }
-    desired
 }
