@@ -6,6 +6,7 @@
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   exports and shows them;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
+//! - [`health`] checks a cluster that was looked at;
 //! - [`saved_plan`] keeps a plan in a file, and says what has changed since;
 //! - [`image`] names boot images offline;
 //! - [`render`] turns a cluster into a directory of files, out of [`materials`] that the inventory names.
@@ -17,6 +18,7 @@ pub mod bundle;
 pub mod contract;
 mod entropy;
 pub mod halt;
+pub mod health;
 pub mod image;
 pub mod masked;
 pub mod materials;
