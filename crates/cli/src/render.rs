@@ -15,6 +15,8 @@ pub mod fixture;
 pub mod given;
 pub mod graph;
 pub mod headcount;
+#[allow(dead_code, reason = "the live verbs show it")]
+pub mod health;
 pub mod hosts;
 pub mod machines;
 pub mod placement;
@@ -23,8 +25,12 @@ pub mod plan;
 #[allow(dead_code, reason = "the live verbs show it")]
 pub mod progress;
 pub mod rendered;
+#[allow(dead_code, reason = "the live verbs show it")]
+pub mod run_report;
 pub mod secrecy;
 pub mod secrets;
+#[allow(dead_code, reason = "the live verbs show it")]
+pub mod status;
 #[allow(dead_code, reason = "the live verbs show it")]
 pub mod steps;
 pub mod summary;

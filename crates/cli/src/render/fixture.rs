@@ -10,7 +10,7 @@ use ichor_model::{
         Role, Source, Storage, Tls, Verify, VmOptions,
     },
     identity::Seed,
-    observed::{MachineSeen, Sight},
+    observed::{MachineSeen, MemberSeen, NodeSeen, Owner, Sight, TalosSeen, VmSeen},
 };
 use ichor_plan::ClusterPlan;
 
@@ -96,6 +96,102 @@ pub fn nothing(desired: &Desired) -> Observed {
         nodes: Sight::Unseen("Kubernetes does not answer".into()),
         ..Observed::default()
     }
+}
+
+/// What is seen of a cluster that is well.
+pub fn well(desired: &Desired) -> Observed {
+    let mut observed = nothing(desired);
+    let (mut members, mut nodes) = (BTreeMap::new(), BTreeMap::new());
+    for (machine, id) in desired.machines.iter().zip(1..) {
+        observed.vms.insert(machine.vmid, Sight::Seen(Some(vm(machine))));
+        let talos = TalosSeen {
+            version: machine.talos.to_string(),
+            stage: "running".into(),
+            ready: true,
+            ..TalosSeen::default()
+        };
+        observed.machines.insert(machine.name.clone(), Sight::Seen(MachineSeen::Ours(talos)));
+        if machine.role == Role::ControlPlane {
+            members.insert(machine.name.to_string(), MemberSeen { id, learner: false });
+        }
+        let version = machine.kubernetes.to_string();
+        let node = NodeSeen { ready: true, says: String::new(), version, unschedulable: false };
+        nodes.insert(machine.name.to_string(), node);
+    }
+    observed.etcd = Sight::Seen(members);
+    observed.nodes = Sight::Seen(nodes);
+    observed
+}
+
+fn vm(machine: &Machine) -> VmSeen {
+    VmSeen {
+        host: machine.host.known().expect("a host").clone(),
+        owner: Owner::Ours,
+        name: machine.name.to_string(),
+        running: true,
+        template: false,
+        lock: None,
+        differences: Vec::new(),
+        medium: false,
+        protected: false,
+    }
+}
+
+/// The same with an illness of every kind.
+pub fn ill(desired: &Desired) -> Observed {
+    let mut observed = well(desired);
+    let [cp_1, cp_2, cp_3, worker_1, worker_2] = &desired.machines[..] else { panic!("five machines") };
+    let vm_of = |machine: &Machine, change: fn(&mut VmSeen)| {
+        let mut vm = vm(machine);
+        change(&mut vm);
+        Sight::Seen(Some(vm))
+    };
+    observed.vms.insert(cp_2.vmid, vm_of(cp_2, |vm| vm.running = false));
+    observed
+        .machines
+        .insert(cp_2.name.clone(), Sight::Seen(MachineSeen::Silent("no route to 10.0.0.12".into())));
+    observed
+        .vms
+        .insert(worker_1.vmid, vm_of(worker_1, |vm| vm.owner = Owner::Foreign("it has another uuid".into())));
+    observed.machines.insert(worker_1.name.clone(), Sight::Unseen("its address is not known".into()));
+    observed.vms.insert(
+        VmId::new(3009).expect("vmid"),
+        vm_of(worker_2, |vm| {
+            vm.owner = Owner::OtherMachine("machine `worker-9`, which the inventory has no more".into());
+            vm.name = "worker-9".into();
+        }),
+    );
+    let talos = TalosSeen {
+        version: "v1.12.0".into(),
+        stage: "booting".into(),
+        unmet: vec!["time: not in sync".into(), "network".into()],
+        ..TalosSeen::default()
+    };
+    observed.machines.insert(cp_3.name.clone(), Sight::Seen(MachineSeen::Ours(talos)));
+    observed.machines.insert(worker_2.name.clone(), Sight::Seen(MachineSeen::Maintenance));
+    let member = |id, learner| MemberSeen { id, learner };
+    observed.etcd = Sight::Seen(
+        [
+            (cp_1.name.to_string(), member(1, false)),
+            (cp_3.name.to_string(), member(3, true)),
+            ("old-1".into(), member(0xabc, false)),
+        ]
+        .into(),
+    );
+    let node = |ready, says: &str, unschedulable| NodeSeen {
+        ready,
+        says: says.into(),
+        version: "v1.36.3".into(),
+        unschedulable,
+    };
+    observed.nodes = Sight::Seen(
+        [
+            (cp_1.name.to_string(), node(true, "", true)),
+            (cp_2.name.to_string(), node(false, "Kubelet stopped posting node status.", false)),
+        ]
+        .into(),
+    );
+    observed
 }
 
 fn cluster() -> Cluster {

@@ -18,9 +18,15 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use ichor_engine::EventSink;
 use ichor_plan::ClusterPlan;
+use serde_json::Value;
 
 use self::pulse::Pulse;
-pub use self::{bars::Bars, course::Course, json_lines::JsonLines, lines::Lines};
+pub use self::{
+    bars::Bars,
+    course::Course,
+    json_lines::{JsonLines, outcome_keys},
+    lines::Lines,
+};
 use crate::terminal::Terminal;
 
 /// Without a word for this long, people wonder whether anything happens.
@@ -74,6 +80,16 @@ impl Progress {
     pub fn say(&self, words: &str) {
         self.reader.say(words);
     }
+
+    /// Returns how long each line has taken, by what it is about.
+    pub fn lasted(&self) -> Vec<(String, Duration)> {
+        self.reader.lasted()
+    }
+
+    /// Writes an object to the stream of [`Form::Json`]; people have no use for it.
+    pub fn object(&self, object: Value) {
+        self.reader.object(object);
+    }
 }
 
 /// Takes events, and speaks up between them.
@@ -83,6 +99,12 @@ trait Reader: EventSink {
 
     /// Says something that is no event.
     fn say(&self, words: &str);
+
+    /// Tells how long each line has taken.
+    fn lasted(&self) -> Vec<(String, Duration)>;
+
+    /// Takes an object for programs.
+    fn object(&self, _object: Value) {}
 }
 
 /// Tells how long the run has been going.

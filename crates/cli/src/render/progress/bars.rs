@@ -49,8 +49,8 @@ impl Bars {
         Self { clock, picture: Mutex::new(picture) }
     }
 
-    fn with(&self, act: impl FnOnce(&mut Picture, Duration)) {
-        act(&mut self.picture.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now());
+    fn with<T>(&self, act: impl FnOnce(&mut Picture, Duration) -> T) -> T {
+        act(&mut self.picture.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now())
     }
 }
 
@@ -80,6 +80,10 @@ impl Reader for Bars {
             picture.shown.clear();
             picture.draw(now);
         });
+    }
+
+    fn lasted(&self) -> Vec<(String, Duration)> {
+        self.with(|picture, now| picture.course.lasted(now))
     }
 }
 

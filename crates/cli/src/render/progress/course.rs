@@ -223,6 +223,11 @@ impl Course {
         count
     }
 
+    /// Returns how long each line that has begun has taken.
+    pub fn lasted(&self, now: Duration) -> Vec<(String, Duration)> {
+        self.standings(now).into_iter().filter_map(|one| Some((one.title, one.elapsed?))).collect()
+    }
+
     /// Returns how each line stands: shared ones first, then machines, in the plan's order.
     pub fn standings(&self, now: Duration) -> Vec<Standing> {
         let mut lines: Vec<&Line> = self.lines.iter().collect();

@@ -40,8 +40,8 @@ impl JsonLines {
         Self { clock, log: Mutex::new(log) }
     }
 
-    fn with(&self, act: impl FnOnce(&mut Log, Duration)) {
-        act(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now());
+    fn with<T>(&self, act: impl FnOnce(&mut Log, Duration) -> T) -> T {
+        act(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now())
     }
 }
 
@@ -70,6 +70,14 @@ impl Reader for JsonLines {
 
     fn say(&self, words: &str) {
         self.with(|log, now| log.write(json!({"event": "note", "message": words}), now));
+    }
+
+    fn lasted(&self) -> Vec<(String, Duration)> {
+        self.with(|log, now| log.course.lasted(now))
+    }
+
+    fn object(&self, object: Value) {
+        self.with(|log, now| log.write(object, now));
     }
 }
 

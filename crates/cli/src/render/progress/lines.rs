@@ -36,8 +36,8 @@ impl Lines {
         Self { clock, log: Mutex::new(log) }
     }
 
-    fn with(&self, act: impl FnOnce(&mut Log, Duration)) {
-        act(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now());
+    fn with<T>(&self, act: impl FnOnce(&mut Log, Duration) -> T) -> T {
+        act(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now())
     }
 }
 
@@ -74,6 +74,10 @@ impl Reader for Lines {
 
     fn say(&self, words: &str) {
         self.with(|log, now| log.write(words, now));
+    }
+
+    fn lasted(&self) -> Vec<(String, Duration)> {
+        self.with(|log, now| log.course.lasted(now))
     }
 }
 
