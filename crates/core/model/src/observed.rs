@@ -135,6 +135,13 @@ pub enum Owner {
     Foreign(String),
 }
 
+impl Owner {
+    /// Whether the VM belongs to this cluster, as the machine that should have its number or as another one.
+    pub const fn is_cluster(&self) -> bool {
+        matches!(self, Self::Ours | Self::OtherMachine(_))
+    }
+}
+
 /// What answers at a machine's address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -135,7 +135,7 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Images and templates.
+    /// The pool, images and templates.
     Images,
     /// VMs, up to machines that have their config.
     Machines,
@@ -147,9 +147,11 @@ impl Action {
     /// Returns the part of the way that it belongs to.
     pub const fn phase(&self) -> Phase {
         match self {
-            Self::FetchImage { .. } | Self::BuildTemplate { .. } | Self::RemoveTemplate { .. } => {
-                Phase::Images
-            }
+            // Templates are in the pool, so it belongs to the same part.
+            Self::MakePool { .. }
+            | Self::FetchImage { .. }
+            | Self::BuildTemplate { .. }
+            | Self::RemoveTemplate { .. } => Phase::Images,
             Self::BootstrapEtcd { .. }
             | Self::AwaitMember { .. }
             | Self::AwaitKubernetes
@@ -240,17 +242,22 @@ pub enum Condition {
         /// Its number.
         vmid: VmId,
     },
+    /// A VM belongs to this cluster: to the machine that should have its number, or to another one.
+    VmOfCluster {
+        /// Its number.
+        vmid: VmId,
+    },
     /// A VM of ours runs.
     VmRunning {
         /// Its number.
         vmid: VmId,
     },
-    /// A VM does not run, or is not there.
+    /// A VM of this cluster does not run, or is not there.
     VmOff {
         /// Its number.
         vmid: VmId,
     },
-    /// There is no VM of ours with this number any more.
+    /// There is no VM of this cluster with this number any more.
     VmGone {
         /// Its number.
         vmid: VmId,
@@ -324,15 +331,20 @@ impl Condition {
             }),
             Self::VmShaped { vmid } => own(observed, *vmid, |vm| shaped(*vmid, vm)),
             Self::VmOurs { vmid } => own(observed, *vmid, |_| Verdict::Holds),
+            Self::VmOfCluster { vmid } => sight(observed.vms.get(vmid), |vm| match vm {
+                Some(vm) if vm.owner.is_cluster() => Verdict::Holds,
+                Some(_) => Verdict::Fails(format!("VM {vmid} does not belong to this cluster")),
+                None => Verdict::Fails(format!("there is no VM {vmid}")),
+            }),
             Self::VmRunning { vmid } => {
                 own(observed, *vmid, |vm| Verdict::of(vm.running, || format!("VM {vmid} is off")))
             }
             Self::VmOff { vmid } => sight(observed.vms.get(vmid), |vm| {
-                let runs = vm.as_ref().is_some_and(|vm| vm.owner == Owner::Ours && vm.running);
+                let runs = vm.as_ref().is_some_and(|vm| vm.owner.is_cluster() && vm.running);
                 Verdict::of(!runs, || format!("VM {vmid} runs"))
             }),
             Self::VmGone { vmid } => sight(observed.vms.get(vmid), |vm| {
-                let there = vm.as_ref().is_some_and(|vm| vm.owner == Owner::Ours);
+                let there = vm.as_ref().is_some_and(|vm| vm.owner.is_cluster());
                 Verdict::of(!there, || format!("VM {vmid} is there"))
             }),
             Self::NoMedium { vmid } => own(observed, *vmid, |vm| {
@@ -386,7 +398,8 @@ fn whole(bytes: u64, wanted: Option<u64>) -> Verdict {
 }
 
 fn shaped(vmid: VmId, vm: &VmSeen) -> Verdict {
-    if let Some(lock) = &vm.lock {
+    // One that runs has been made; a backup may lock it at any time.
+    if let Some(lock) = vm.lock.as_ref().filter(|_| !vm.running) {
         return Verdict::Fails(format!("VM {vmid} is locked ({lock})"));
     }
     Verdict::of(vm.differences.is_empty(), || format!("VM {vmid} differs: {}", vm.differences.join(", ")))

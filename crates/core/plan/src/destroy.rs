@@ -1,16 +1,18 @@
 //! From what is seen to nothing: VMs are stopped and deleted at once, files go when their VMs are gone.
+//!
+//! What could not be seen is in the plan too: each step looks again, and does nothing where nothing of ours is.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use ichor_model::{
     Desired, HostName, Observed, VmId,
-    observed::{Owner, VmSeen},
+    observed::{Sight, VmSeen, VolumeSeen},
     step::{Impact, Lane, Plan, Reason, StepId},
 };
 
 use crate::{
     action::{Action, ClusterPlan, ClusterStep, Condition},
-    files::{has_seed, host_of, image_place, seed_volume, users_of},
+    files::{has_seed, host_of, image_place, seed_volume, template_host, users_of},
 };
 
 /// How much of a cluster goes.
@@ -32,7 +34,11 @@ pub fn destroy(
     let mut steps = Vec::new();
     let mut gone = Vec::new();
     for (vmid, vm) in our_vms(observed).filter(|(_, vm)| !vm.template) {
-        gone.push(remove_vm(&mut steps, vmid, vm, &[]));
+        gone.push(remove_vm(&mut steps, vmid, &Target::of(vm), &[]));
+    }
+    for machine in desired.machines.iter().filter(|machine| is_unseen(observed, machine.vmid)) {
+        let target = Target::unseen(machine.name.to_string(), host_of(machine));
+        gone.push(remove_vm(&mut steps, machine.vmid, &target, &[]));
     }
     for machine in desired.machines.iter().filter(|machine| has_seed(machine)) {
         if let Some(host) = host_of(machine) {
@@ -42,14 +48,19 @@ pub fn destroy(
         }
     }
     if extent == Extent::Everything {
-        let templates: Vec<StepId> = our_vms(observed)
-            .filter(|(_, vm)| vm.template)
-            .map(|(vmid, vm)| remove_vm(&mut steps, vmid, vm, &gone))
-            .collect();
-        gone.extend(templates);
+        let machines = gone.clone();
+        for (vmid, vm) in our_vms(observed).filter(|(_, vm)| vm.template) {
+            gone.push(remove_vm(&mut steps, vmid, &Target::of(vm), &machines));
+        }
+        let own = desired.templates.iter().filter(|template| !template.existing);
+        for template in own.filter(|template| is_unseen(observed, template.vmid)) {
+            let host = template_host(desired, observed, template);
+            let target = Target::unseen(format!("template {}", template.vmid), host);
+            gone.push(remove_vm(&mut steps, template.vmid, &target, &machines));
+        }
         for image in desired.images.iter().filter(|image| image.file.is_none()) {
             let schematic = schematics.get(&image.id).map_or("", String::as_str);
-            for host in users_of(desired, image) {
+            for host in users_of(desired, observed, image) {
                 let place = image_place(desired, observed, image, schematic, &host);
                 remove_volume(&mut steps, observed, &place.host, &place.volume, &gone);
             }
@@ -62,26 +73,52 @@ pub fn destroy(
 fn our_vms(observed: &Observed) -> impl Iterator<Item = (VmId, &VmSeen)> {
     observed.vms.iter().filter_map(|(vmid, sight)| {
         let vm = sight.seen()?.as_ref()?;
-        matches!(vm.owner, Owner::Ours | Owner::OtherMachine(_)).then_some((*vmid, vm))
+        vm.owner.is_cluster().then_some((*vmid, vm))
     })
 }
 
-fn remove_vm(steps: &mut Vec<ClusterStep>, vmid: VmId, vm: &VmSeen, after: &[StepId]) -> StepId {
-    let machine = vm.name.clone();
-    let lane = Lane::new("host", vm.host.as_str());
+fn is_unseen(observed: &Observed, vmid: VmId) -> bool {
+    observed.vms.get(&vmid).and_then(Sight::seen).is_none()
+}
+
+/// A VM that is to go.
+struct Target {
+    name: String,
+    host: Option<HostName>,
+    may_run: bool,
+    because: Reason,
+}
+
+impl Target {
+    fn of(vm: &VmSeen) -> Self {
+        let (name, host) = (vm.name.clone(), Some(vm.host.clone()));
+        Self { name, host, may_run: vm.running, because: Reason::Asked }
+    }
+
+    fn unseen(name: String, host: Option<&HostName>) -> Self {
+        let because = Reason::Unseen("whether it is there could not be seen".into());
+        Self { name, host: host.cloned(), may_run: true, because }
+    }
+}
+
+fn remove_vm(steps: &mut Vec<ClusterStep>, vmid: VmId, target: &Target, after: &[StepId]) -> StepId {
+    let machine = target.name.clone();
+    let lanes: Vec<Lane> = target.host.iter().map(|host| Lane::new("host", host.as_str())).collect();
     let mut needs = after.to_vec();
-    if vm.running {
+    if target.may_run {
         let action = Action::StopVm { machine: machine.clone(), vmid };
         let mut stop = step(format!("vm/{vmid}/stop"), action, Condition::VmOff { vmid }, needs.clone());
-        stop.guards = vec![Condition::VmOurs { vmid }];
-        stop.lanes = vec![lane.clone()];
+        stop.guards = vec![Condition::VmOfCluster { vmid }];
+        stop.lanes.clone_from(&lanes);
+        stop.because = target.because.clone();
         needs.push(stop.id.clone());
         steps.push(stop);
     }
     let action = Action::DeleteVm { machine, vmid };
     let mut delete = step(format!("vm/{vmid}/delete"), action, Condition::VmGone { vmid }, needs);
-    delete.guards = vec![Condition::VmOurs { vmid }];
-    delete.lanes = vec![lane];
+    delete.guards = vec![Condition::VmOfCluster { vmid }];
+    delete.lanes = lanes;
+    delete.because = target.because.clone();
     steps.push(delete.clone());
     delete.id
 }
@@ -96,13 +133,19 @@ fn remove_volume(
     let (host, volume) = (host.clone(), volume.to_owned());
     let there = observed.volumes.get(&(host.clone(), volume.clone()));
     let id = format!("volume/{host}/{volume}");
-    if !there.is_some_and(|sight| sight.seen().is_some_and(Option::is_some))
-        || steps.iter().any(|step| step.id.as_str() == id)
-    {
+    let because = match there {
+        Some(Sight::Seen(None)) => return,
+        Some(Sight::Seen(Some(VolumeSeen { .. }))) => Reason::Asked,
+        Some(Sight::Unseen(why)) => Reason::Unseen(why.clone()),
+        None => Reason::Unseen("nobody looked".into()),
+    };
+    if steps.iter().any(|step| step.id.as_str() == id) {
         return;
     }
     let done = Condition::VolumeGone { host: host.clone(), volume: volume.clone() };
-    steps.push(step(id, Action::DeleteVolume { host, volume }, done, after.to_vec()));
+    let mut delete = step(id, Action::DeleteVolume { host, volume }, done, after.to_vec());
+    delete.because = because;
+    steps.push(delete);
 }
 
 fn step(id: String, action: Action, done: Condition, needs: Vec<StepId>) -> ClusterStep {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ichor_model::{
     Desired, HostName, Observed,
     desired::{AddressDelivery, ConfigDelivery, Image, ImageSource, Late, Machine, Storage, Template},
+    observed::{Owner, Sight},
 };
 
 /// An image on a storage of a host.
@@ -66,7 +67,7 @@ pub fn seed_file(desired: &Desired, machine: &Machine) -> String {
 }
 
 /// Finds the place of an image for a host. One that is shared is downloaded once, by the first host that needs
-/// it.
+/// it and answers.
 pub fn image_place(
     desired: &Desired,
     observed: &Observed,
@@ -76,18 +77,20 @@ pub fn image_place(
 ) -> ImagePlace {
     let storage = images_storage(desired, host);
     let shared = observed.storages.get(&(host.clone(), storage.to_owned())).is_some_and(|seen| seen.shared);
-    let first = users_of(desired, image).into_iter().find(|user| images_storage(desired, user) == storage);
+    let answers = |user: &HostName| observed.hosts.get(user) != Some(&false);
+    let mut users = users_of(desired, observed, image).into_iter().filter(answers);
+    let first = users.find(|user| images_storage(desired, user) == storage);
     let host = first.filter(|_| shared).unwrap_or_else(|| host.clone());
     let volume = image_volume(image, schematic, storage);
     ImagePlace { image: image.id.clone(), host, storage: storage.to_owned(), volume }
 }
 
 /// Returns the hosts that need an image themselves: those of its templates, else those of its machines.
-pub fn users_of(desired: &Desired, image: &Image) -> BTreeSet<HostName> {
+pub fn users_of(desired: &Desired, observed: &Observed, image: &Image) -> BTreeSet<HostName> {
     if image.source == ImageSource::Template {
         let own =
             desired.templates.iter().filter(|template| template.image == image.id && !template.existing);
-        return own.filter_map(|template| template.host.known().cloned()).collect();
+        return own.filter_map(|template| template_host(desired, observed, template).cloned()).collect();
     }
     let machines = desired.machines.iter().filter(|machine| machine.image == image.id);
     machines.filter_map(|machine| machine.host.known().cloned()).collect()
@@ -97,6 +100,20 @@ pub fn users_of(desired: &Desired, image: &Image) -> BTreeSet<HostName> {
 pub fn template_of<'a>(desired: &'a Desired, machine: &Machine) -> Option<&'a Template> {
     let vmid = machine.template?;
     desired.templates.iter().find(|template| template.vmid == vmid)
+}
+
+/// Returns the host of a template: where it is, else where the inventory wants it, else where the first of its
+/// machines will be.
+pub fn template_host<'a>(
+    desired: &'a Desired,
+    observed: &'a Observed,
+    template: &'a Template,
+) -> Option<&'a HostName> {
+    let seen = observed.vms.get(&template.vmid).and_then(Sight::seen).and_then(Option::as_ref);
+    let seen = seen.filter(|vm| vm.owner == Owner::Ours || template.existing);
+    let mut machines = desired.machines.iter().filter(|machine| machine.template == Some(template.vmid));
+    let chosen = || template.host.known().or_else(|| machines.find_map(host_of));
+    seen.map(|vm| &vm.host).or_else(chosen)
 }
 
 /// Returns the host of a machine, which is known once the live hosts are.

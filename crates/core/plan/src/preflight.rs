@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use ichor_model::{
     Code, Desired, Finding, Findings, HostName, Observed, VmId,
     desired::{CloneKind, ImageSource, Machine},
-    observed::{MachineSeen, Owner, Release, Sight, VmSeen},
+    observed::{MachineSeen, Owner, Release, Sight, StorageSeen, VmSeen},
 };
 
-use crate::files::{has_seed, host_of, storage_of, template_of};
+use crate::files::{has_seed, host_of, storage_of, template_host, template_of};
 
 /// The first release that imports disk images by its API.
 const IMPORTS_IMAGES: Release = Release { major: 8, minor: 4 };
@@ -38,14 +38,19 @@ fn is_there(observed: &Observed, vmid: VmId) -> bool {
     vm(observed, vmid).is_some_and(|vm| vm.owner == Owner::Ours)
 }
 
+/// Says whose a VM is that should be ours.
+fn somebody_else(owner: &Owner) -> Option<String> {
+    match owner {
+        Owner::Ours => None,
+        Owner::OtherMachine(whose) => Some(format!("it is {whose} of this cluster")),
+        Owner::OtherCluster(cluster) => Some(format!("it belongs to the cluster `{cluster}`")),
+        Owner::Foreign(why) => Some(why.clone()),
+    }
+}
+
 fn other_vm(observed: &Observed, machine: &Machine) -> Option<Finding> {
     let vmid = machine.vmid;
-    let why = match &vm(observed, vmid)?.owner {
-        Owner::Ours => return None,
-        Owner::OtherMachine(whose) => format!("it is {whose} of this cluster"),
-        Owner::OtherCluster(cluster) => format!("it belongs to the cluster `{cluster}`"),
-        Owner::Foreign(why) => why.clone(),
-    };
+    let why = somebody_else(&vm(observed, vmid)?.owner)?;
     let message = format!("VM {vmid}, meant for `{}`, is somebody else's", machine.name);
     Some(
         Finding::error(Code::VM_NOT_OURS, None, message)
@@ -69,8 +74,12 @@ fn locked(observed: &Observed, machine: &Machine) -> Option<Finding> {
 }
 
 fn taken_address(observed: &Observed, machine: &Machine) -> Option<Finding> {
-    let Some(Sight::Seen(MachineSeen::Stranger(why))) = observed.machines.get(&machine.name) else {
-        return None;
+    let free = matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)));
+    let why = match observed.machines.get(&machine.name)?.seen()? {
+        MachineSeen::Stranger(why) => why.as_str(),
+        // Before there is a VM, whoever waits for a config there is not ours.
+        MachineSeen::Maintenance if free => "another Talos machine waits for its machine config there",
+        _ => return None,
     };
     let message = format!("somebody else answers at the address of `{}`", machine.name);
     Some(
@@ -82,9 +91,12 @@ fn taken_address(observed: &Observed, machine: &Machine) -> Option<Finding> {
 
 fn release(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Option<Finding> {
     let release = observed.release.seen().filter(|release| **release < IMPORTS_IMAGES)?;
-    let imports = |machine: &&&Machine| {
-        let image = desired.images.iter().find(|image| image.id == machine.image);
-        image.is_some_and(|image| image.source == ImageSource::Disk)
+    let imports = |machine: &&&Machine| match template_of(desired, machine) {
+        Some(template) => !template.existing && !is_there(observed, template.vmid),
+        None => {
+            let image = desired.images.iter().find(|image| image.id == machine.image);
+            image.is_some_and(|image| image.source == ImageSource::Disk)
+        }
     };
     let machine = to_make.iter().find(imports)?;
     let message = format!(
@@ -94,7 +106,9 @@ fn release(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Opti
     Some(
         Finding::error(Code::PVE_RELEASE, None, message)
             .because("that came with Proxmox 8.4")
-            .remedy("use another way to boot:\n    image: {source: iso}"),
+            .remedy(
+                "use another way to boot:\n    image: {source: iso}\nor clone a template that is there already (`existing: true`)",
+            ),
     )
 }
 
@@ -152,6 +166,15 @@ fn contents(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Vec
         for (storage, content, purpose) in wants(desired, machine) {
             wanted.insert((host.clone(), storage, content), purpose);
         }
+        let own = template_of(desired, machine).filter(|template| !template.existing);
+        let to_build = own.filter(|template| !is_there(observed, template.vmid));
+        if let Some((template, host)) =
+            to_build.and_then(|own| Some((own, template_host(desired, observed, own)?)))
+        {
+            let images = storage_of(desired, host).images.clone();
+            wanted.insert((host.clone(), images, "import"), "disk images");
+            wanted.insert((host.clone(), template.storage.clone(), "images"), "templates");
+        }
     }
     let judge = |((host, storage, content), purpose): ((HostName, String, &str), &str)| {
         // A host of which nothing was seen is spoken of elsewhere.
@@ -190,7 +213,8 @@ fn room(observed: &Observed, to_make: &[&Machine]) -> Vec<Finding> {
     for machine in to_make {
         let Some(host) = host_of(machine) else { continue };
         for disk in &machine.disks {
-            *wanted.entry((host.clone(), disk.storage.clone())).or_default() += disk.size.mib() << 20;
+            let home = home_of(observed, host, &disk.storage);
+            *wanted.entry((home.clone(), disk.storage.clone())).or_default() += disk.size.mib() << 20;
         }
     }
     let judge = |((host, storage), bytes): ((HostName, String), u64)| {
@@ -205,6 +229,18 @@ fn room(observed: &Observed, to_make: &[&Machine]) -> Vec<Finding> {
     wanted.into_iter().filter_map(judge).collect()
 }
 
+/// Returns the host that stands for a storage: a shared one has the same room on all hosts, and has it once.
+fn home_of<'a>(observed: &'a Observed, host: &'a HostName, storage: &str) -> &'a HostName {
+    let shared = |(at, seen): (&'a (HostName, String), &StorageSeen)| {
+        (at.1 == storage && seen.shared).then_some(&at.0)
+    };
+    let here = observed.storages.get(&(host.clone(), storage.to_owned()));
+    if !here.is_some_and(|seen| seen.shared) {
+        return host;
+    }
+    observed.storages.iter().find_map(shared).unwrap_or(host)
+}
+
 fn template(desired: &Desired, observed: &Observed, machine: &Machine) -> Option<Finding> {
     let template = template_of(desired, machine)?;
     let host = host_of(machine)?;
@@ -215,26 +251,28 @@ fn template(desired: &Desired, observed: &Observed, machine: &Machine) -> Option
     };
     let seen = vm(observed, vmid);
     if template.existing {
-        match seen {
-            None => {
+        match observed.vms.get(&vmid).unwrap_or(&Sight::default()) {
+            Sight::Unseen(why) => {
+                return wrong(
+                    format!("VM {vmid} could not be seen: {why}"),
+                    "let the token see it: it needs `VM.Audit` and `VM.Clone` on it",
+                );
+            }
+            Sight::Seen(None) => {
                 return wrong(format!("there is no VM {vmid}"), "correct its number, or leave it to ichor");
             }
-            Some(vm) if !vm.template => {
+            Sight::Seen(Some(vm)) if !vm.template => {
                 return wrong(format!("VM {vmid} is no template"), "correct its number");
             }
-            Some(_) => {}
+            Sight::Seen(Some(_)) => {}
         }
-    } else if let Some(vm) = seen.filter(|vm| vm.owner != Owner::Ours) {
-        let why = match &vm.owner {
-            Owner::Foreign(why) => why.clone(),
-            _ => "it belongs to another cluster".into(),
-        };
+    } else if let Some(why) = seen.and_then(|vm| somebody_else(&vm.owner)) {
         return wrong(
             format!("VM {vmid} is somebody else's: {why}"),
             "choose another number for the template",
         );
     }
-    let home = seen.map(|vm| &vm.host).or_else(|| template.host.known())?;
+    let home = template_host(desired, observed, template)?;
     let shared = |storage: &str| {
         observed.storages.get(&(host.clone(), storage.to_owned())).is_none_or(|seen| seen.shared)
     };

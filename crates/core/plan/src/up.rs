@@ -4,6 +4,9 @@
 //! 2. those that are done already are left out: what is seen decides, not what was done before;
 //! 3. images and templates are left out too when nothing that is left needs them.
 //!
+//! Where a number is somebody else's VM, no step is about that VM. The machine is only waited for, so that the plan
+//! is not empty; [`preflight`](crate::preflight()) says what stands in the way.
+//!
 //! So a cluster that is Ready has an empty plan, and one that was interrupted anywhere has the rest.
 
 use std::{
@@ -12,15 +15,15 @@ use std::{
 };
 
 use ichor_model::{
-    Desired, HostName, Observed,
+    Desired, HostName, Observed, VmId,
     desired::{ConfigDelivery, Image, ImageSource, Machine, Role, Template},
-    observed::Owner,
+    observed::{Owner, Sight},
     step::{Impact, Lane, Plan, Reason, StepId, Verdict},
 };
 
 use crate::{
     action::{Action, ClusterPlan, ClusterStep, Condition},
-    files::{has_seed, host_of, image_place, seed_volume, template_of},
+    files::{has_seed, host_of, image_place, seed_volume, template_host, template_of},
 };
 
 /// Plans the way to a Ready cluster. `schematics` are the ids of the images, by [`Image::id`].
@@ -164,9 +167,18 @@ impl Draft<'_> {
         self.desired.images.iter().find(|image| image.id == id).cloned()
     }
 
+    /// Whether a number is taken by a VM that is not the one that should have it.
+    fn is_taken(&self, vmid: VmId) -> bool {
+        let vm = self.observed.vms.get(&vmid).and_then(Sight::seen).and_then(Option::as_ref);
+        vm.is_some_and(|vm| vm.owner != Owner::Ours)
+    }
+
     fn template(&mut self, template: &Template, pool: Option<&StepId>) {
-        let (Some(host), Some(image)) = (template.host.known().cloned(), self.find_image(&template.image))
-        else {
+        if self.is_taken(template.vmid) {
+            return;
+        }
+        let host = template_host(self.desired, self.observed, template).cloned();
+        let (Some(host), Some(image)) = (host, self.find_image(&template.image)) else {
             return;
         };
         let image = self.image(&image, &host);
@@ -193,18 +205,28 @@ impl Draft<'_> {
 
     /// A template of ours that holds another image is rebuilt.
     fn stale_template(&self, template: &Template) -> bool {
-        let vm = self.observed.vms.get(&template.vmid).and_then(|sight| sight.seen());
+        let vm = self.observed.vms.get(&template.vmid).and_then(Sight::seen);
         let ours = vm.and_then(Option::as_ref).filter(|vm| vm.owner == Owner::Ours && vm.lock.is_none());
         ours.is_some_and(|vm| vm.template && !vm.differences.is_empty())
     }
 
     fn machine(&mut self, machine: &Machine, pool: Option<&StepId>) {
+        if self.is_taken(machine.vmid) {
+            return self.only_wait(machine);
+        }
         let (Some(host), Some(image)) = (host_of(machine).cloned(), self.find_image(&machine.image)) else {
-            return;
+            return self.only_wait(machine);
         };
         let source = match template_of(self.desired, machine) {
-            Some(template) => Some(StepId::new(format!("template/{}/build", template.vmid)))
-                .filter(|id| self.steps.iter().any(|step| step.id == *id)),
+            Some(template) if template.existing => None,
+            Some(template) => {
+                let build = StepId::new(format!("template/{}/build", template.vmid));
+                let made = Condition::VmShaped { vmid: machine.vmid }.judge(self.observed) == Verdict::Holds;
+                if !made && !self.steps.iter().any(|step| step.id == build) {
+                    return self.only_wait(machine);
+                }
+                Some(build)
+            }
             None => self.image(&image, &host),
         };
         let seed = has_seed(machine).then(|| self.seed(machine, &host));
@@ -215,6 +237,14 @@ impl Draft<'_> {
         if image.source == ImageSource::Iso {
             self.detach(machine, &configured);
         }
+    }
+
+    /// A machine that cannot be made is missing all the same, and what needs it comes after it.
+    fn only_wait(&mut self, machine: &Machine) {
+        let name = machine.name.clone();
+        let done = Condition::Configured { machine: name.clone() };
+        let id = step_id(machine, "configure");
+        self.add(&id, Action::AwaitConfig { machine: name }, done, &[], times(0, 20));
     }
 
     fn seed(&mut self, machine: &Machine, host: &HostName) -> StepId {
@@ -261,7 +291,10 @@ impl Draft<'_> {
         let answers =
             self.add(&id, Action::AwaitTalos { machine: name.clone() }, talos, &[Some(start)], times(0, 15));
         let id = step_id(machine, "configure");
-        self.add(&id, Action::ApplyConfig { machine: name }, done, &[Some(&answers)], times(0, 20))
+        let id = self.add(&id, Action::ApplyConfig { machine: name }, done, &[Some(&answers)], times(0, 20));
+        // The config holds secrets: nobody gets it whose VM is not ours.
+        self.last().guards = vec![Condition::VmRunning { vmid: machine.vmid }];
+        id
     }
 
     fn detach(&mut self, machine: &Machine, configured: &StepId) {
@@ -285,7 +318,8 @@ impl Draft<'_> {
             &[Some(&configured(first))],
             times(0, 20),
         );
-        self.last().guards = vec![Condition::NeverBootstrapped { on }];
+        self.last().guards =
+            vec![Condition::VmRunning { vmid: first.vmid }, Condition::NeverBootstrapped { on }];
         let api = self.add(
             "cluster/kubernetes",
             Action::AwaitKubernetes,
