@@ -16,6 +16,7 @@ use std::{
 use ichor_machineconfig::{
     cidata,
     compose::{Composer, Materials},
+    iso9660::Image,
     secrets::{Bundle, SecretText},
 };
 use ichor_model::{
@@ -25,7 +26,6 @@ use ichor_model::{
 };
 use ichor_net::{Dial, Endpoint, HttpClient, Trust};
 use ichor_talos::Talos;
-use zeroize::Zeroizing;
 
 pub(crate) use self::trouble::{factory_trouble, pve_trouble, refused, talos_trouble, transient};
 pub use self::{
@@ -147,11 +147,11 @@ impl<'a> Live<'a> {
     }
 
     /// Draws up the cidata volume of a machine.
-    pub(crate) fn seed(&self, machine: &Machine) -> Result<Zeroizing<Vec<u8>>, String> {
+    pub(crate) fn seed(&self, machine: &Machine) -> Result<Image, String> {
         let carries = machine.boot.config == ConfigDelivery::Cidata;
         let config = carries.then(|| self.config(machine)).transpose()?;
-        let _ = cidata::render(machine, self.desired.network.hostnames, config);
-        Err("not yet".into())
+        let files = cidata::render(machine, self.desired.network.hostnames, config);
+        files.iso().map_err(|unfit| unfit.to_string())
     }
 
     /// Returns the ids of the schematics, by the names of their images.

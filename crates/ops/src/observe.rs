@@ -60,6 +60,7 @@ impl Live<'_> {
             }
             Condition::VmShaped { vmid }
             | Condition::VmOurs { vmid }
+            | Condition::VmOfCluster { vmid }
             | Condition::VmRunning { vmid }
             | Condition::VmOff { vmid }
             | Condition::VmGone { vmid }

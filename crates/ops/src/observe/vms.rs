@@ -8,7 +8,7 @@ use ichor_model::{
     desired::{Machine, Template},
     observed::{Owner, Sight, StorageSeen, VmSeen, VolumeSeen},
 };
-use ichor_plan::files::{has_seed, host_of, image_place, seed_volume, users_of};
+use ichor_plan::files::{has_seed, host_of, image_place, seed_volume, template_host, users_of};
 use ichor_pve::{
     Kind, Upid,
     api::{self, VmConfig},
@@ -245,7 +245,8 @@ impl Live<'_> {
     /// Looks at a template.
     pub(super) async fn see_template(&self, vmid: VmId) -> VmSight {
         let template = self.desired.templates.iter().find(|template| template.vmid == vmid);
-        let home = template.and_then(|template| template.host.known().cloned());
+        let home = template
+            .and_then(|template| template_host(self.desired, &Observed::default(), template).cloned());
         match (self.memory.host(vmid), home) {
             (None, None) => Sight::Unseen("it is not known where to look".into()),
             (None, Some(home)) => {
@@ -297,7 +298,7 @@ impl Live<'_> {
         let mut wanted = BTreeSet::new();
         for image in self.desired.images.iter().filter(|image| image.file.is_none()) {
             let schematic = self.images.get(&image.id).map_or("", |named| named.id.as_str());
-            for host in users_of(self.desired, image) {
+            for host in users_of(self.desired, observed, image) {
                 let place = image_place(self.desired, observed, image, schematic, &host);
                 wanted.insert((place.host, place.volume));
             }

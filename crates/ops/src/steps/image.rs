@@ -91,7 +91,7 @@ pub async fn upload_seed(
     let wrong = |why: String| EffectError::Permanent(Report::new(format!("{what}: {why}")));
     let (storage, _, filename) = parts(volume).ok_or_else(|| wrong("it has no name".into()))?;
     let iso = live.seed(machine).map_err(wrong)?;
-    let file = api::UploadFile { content: "iso", filename, bytes: &iso };
+    let file = api::UploadFile { content: "iso", filename, bytes: iso.expose() };
     let upid = live.pve.send(&api::upload(host, storage, &file)).await;
     let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
     task::follow(live, context, &what, &upid).await

@@ -2,10 +2,10 @@
 
 use ichor_engine::{EffectError, Report, StepContext};
 use ichor_model::{
-    HostName,
+    HostName, Observed,
     desired::{CloneKind, ImageSource, Machine, Verify},
 };
-use ichor_plan::files::{has_seed, image_place, seed_volume, template_of};
+use ichor_plan::files::{has_seed, image_place, seed_volume, template_host, template_of};
 use ichor_pve::{
     Params, api,
     machine::{Changes, Media, Shape, System, eject},
@@ -94,8 +94,8 @@ async fn begin(
     let shape = live.shape(machine);
     let made = match template_of(live.desired, machine) {
         Some(template) => {
-            let home = live.memory.host(template.vmid).or_else(|| template.host.known().cloned());
-            let home = home.unwrap_or_else(|| host.clone());
+            let chosen = || template_host(live.desired, &Observed::default(), template).cloned();
+            let home = live.memory.host(template.vmid).or_else(chosen).unwrap_or_else(|| host.clone());
             let mut options = shape.cloned(template.clone == CloneKind::Full);
             options.target = Some(host).filter(|host| **host != home);
             live.pve.send(&api::clone(&home, template.vmid, &options)).await
