@@ -150,10 +150,16 @@ impl Lab {
             self.ground.needs(&format!("kubernetes {cluster}"));
         }
         let fault = self.fault(request.began, door.server(), &request.method, door.path(request));
+        #[cfg(feature = "judge")]
+        let unharmed = fault.is_none();
         let progress = match fault {
             Some(fault) => mishap::http(self, door, request, fault),
             None => self.answer(door, request),
         };
+        #[cfg(feature = "judge")]
+        if let (Progress::Done(response), Door::Pve, true) = (&progress, door, unharmed) {
+            crate::judge::watch(self.pve.release, request, response);
+        }
         if let Progress::Done(response) = &progress {
             let status = Some(response.status).filter(|status| *status != 0);
             self.note(request.began, door.server(), &request.method, door.path(request), status);

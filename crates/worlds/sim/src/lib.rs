@@ -19,6 +19,8 @@ pub mod clock;
 pub mod factory;
 pub mod faults;
 pub mod ground;
+#[cfg(feature = "judge")]
+pub mod judge;
 pub mod kube;
 mod lab;
 pub mod profile;
