@@ -70,6 +70,17 @@ lab_proxmoxer() {
     note "$("$python" -m pip list 2>/dev/null | sed -n 's/^proxmoxer */proxmoxer /p'): $(wc -l <claims.txt) claims in $(wc -l <transcript.txt) calls"
 }
 
+lab_console() {
+    local python
+    need_program openssl
+    python=$(need_proxmoxer)
+    open_lab
+    PYTHONWARNINGS=ignore "$python" "$LAB_CLIENTS/proxmoxer/console.py" access.json "127.$((60 + RANDOM % 180)).$((RANDOM % 250)).11" \
+        >claims.txt 2>transcript.txt || fail "after $(wc -l <claims.txt) claims: $(tail -n 1 transcript.txt)"
+    lab_still_stands
+    note "$("$python" -m pip list 2>/dev/null | sed -n 's/^websocket-client */websocket-client /p'): $(wc -l <claims.txt) claims; the key on the console is the machine's"
+}
+
 # --- Terraform ---
 
 need_bpg() {
@@ -327,6 +338,7 @@ lab_transcripts() {
 
 # Tier 2 where a tool takes minutes to build, or a client waits for moments in the life of a machine.
 row lab proxmoxer 1 lab_proxmoxer
+row lab console 1 lab_console
 row lab terraform-bpg 2 lab_terraform_bpg
 row lab terraform-talos 2 lab_terraform_talos
 row lab talosctl 2 lab_talosctl

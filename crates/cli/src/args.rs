@@ -3,7 +3,11 @@
 
 mod check;
 mod completions;
+#[allow(dead_code, reason = "the live verbs read it")]
+mod destroy;
 mod explain;
+#[allow(dead_code, reason = "the live verbs read it")]
+mod health;
 mod image;
 mod kubeconfig;
 mod lab;
@@ -13,7 +17,13 @@ mod plan;
 mod render;
 mod schema;
 mod secrets;
+#[allow(dead_code, reason = "the live verbs read it")]
+mod status;
 mod talosconfig;
+#[allow(dead_code, reason = "the live verbs read it")]
+mod up;
+#[allow(dead_code, reason = "the live verbs read it")]
+mod world;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -170,9 +180,72 @@ mod tests {
 
     use super::*;
 
+    /// The verbs that ask and change the world.
+    #[derive(Debug, Parser)]
+    struct Live {
+        #[command(flatten)]
+        global: Global,
+        #[command(flatten)]
+        world: world::World,
+        #[command(subcommand)]
+        verb: LiveVerb,
+    }
+
+    #[derive(Debug, Subcommand)]
+    enum LiveVerb {
+        Up(up::Up),
+        Destroy(destroy::Destroy),
+        Status(status::Status),
+        Health(health::Health),
+    }
+
+    /// Parses a live verb.
+    fn live(words: &[&str]) -> Result<Live, clap::error::ErrorKind> {
+        let words = ["ichor"].iter().chain(words);
+        Live::try_parse_from(words).map_err(|error| error.kind())
+    }
+
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+        Live::command().debug_assert();
+    }
+
+    #[test]
+    fn a_lab_is_kept_in_the_store_or_in_a_file() {
+        use world::Place;
+        let place = |words: &[&str], is: Place<'_>| {
+            assert_eq!(live(words).expect("a command line").world.place(), is, "{words:?}");
+        };
+        place(&["status"], Place::Real);
+        place(&["--lab", "status"], Place::Lab);
+        place(&["status", "--lab"], Place::Lab);
+        place(
+            &["up", "--lab", "--lab-state", "lab.json", "plan.json"],
+            Place::LabIn(std::path::Path::new("lab.json")),
+        );
+    }
+
+    #[test]
+    fn a_plan_in_a_file_is_done_as_a_whole() {
+        let LiveVerb::Up(up) = live(&["up", "plan.json", "--yes"]).expect("a command line").verb else {
+            panic!("another verb");
+        };
+        assert!(up.plan.is_some() && up.yes && !up.dry_run);
+        let conflict = Err(clap::error::ErrorKind::ArgumentConflict);
+        assert_eq!(live(&["up", "plan.json", "--only", "cp-1"]).map(drop), conflict);
+        assert_eq!(live(&["up", "plan.json", "--phase", "images"]).map(drop), conflict);
+    }
+
+    #[test]
+    fn machines_are_named_one_by_one_or_together() {
+        let LiveVerb::Up(up) = live(&["up", "--only", "cp-1,cp-2", "--only", "w"]).expect("names").verb
+        else {
+            panic!("another verb");
+        };
+        let names: Vec<String> = up.only.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["cp-1", "cp-2", "w"]);
+        assert!(live(&["up", "--only", "CP 1"]).is_err());
     }
 
     /// Returns a command and all below it; `help` describes others.
@@ -183,9 +256,9 @@ mod tests {
 
     #[test]
     fn every_flag_is_documented_and_has_an_environment_variable() {
-        let mut command = Cli::command();
-        command.build();
-        for verb in with_verbs_below(&command) {
+        let mut commands = [Cli::command(), Live::command()];
+        commands.iter_mut().for_each(clap::Command::build);
+        for verb in commands.iter().flat_map(with_verbs_below) {
             for flag in verb.get_arguments().filter(|flag| flag.get_long().is_some()) {
                 let name = flag.get_id().as_str();
                 assert!(flag.get_help().is_some(), "{} --{name}", verb.get_name());
@@ -200,8 +273,9 @@ mod tests {
     fn a_variable_means_the_same_to_every_verb_that_reads_it() {
         /// Those that several verbs read, because they ask for the same thing.
         const SHARED: [&str; 3] = ["ICHOR_LAB_STATE", "ICHOR_OFFLINE", "ICHOR_SECRETS"];
-        let command = Cli::command();
-        let own = with_verbs_below(&command).into_iter().flat_map(clap::Command::get_arguments);
+        let (command, live) = (Cli::command(), Live::command());
+        let verbs = with_verbs_below(&command).into_iter().chain(with_verbs_below(&live).into_iter().skip(1));
+        let own = verbs.flat_map(clap::Command::get_arguments);
         let names: Vec<&str> = own.filter_map(|flag| flag.get_env()?.to_str()).collect();
         for name in names.iter().filter(|name| !SHARED.contains(name)) {
             assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name}");
@@ -210,8 +284,8 @@ mod tests {
 
     #[test]
     fn every_verb_has_examples() {
-        let command = Cli::command();
-        for verb in with_verbs_below(&command).into_iter().skip(1) {
+        let commands = [Cli::command(), Live::command()];
+        for verb in commands.iter().flat_map(|command| with_verbs_below(command).into_iter().skip(1)) {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.starts_with("Examples:\n  ichor "), "{}", verb.get_name());
         }

@@ -17,6 +17,7 @@ mod files;
 mod inventory_files;
 mod operating_system;
 mod render;
+#[allow(dead_code, reason = "the live verbs draw on it")]
 mod terminal;
 
 use std::ffi::OsString;

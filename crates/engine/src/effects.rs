@@ -2,23 +2,13 @@
 
 use std::{future::Future, sync::Arc};
 
+use ichor_model::step::{Step, StepId, Verdict};
+
 use crate::{
     cancel::{Cancel, Haste},
     event::{Event, EventSink},
     journal::Journal,
-    step::{Step, StepId},
 };
-
-/// What is known about a condition. What is unknown never counts as holding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// It holds.
-    Holds,
-    /// It does not, and why.
-    Fails(String),
-    /// Nobody can tell, and why.
-    Unknown(String),
-}
 
 /// What failed, why, and what to do: for people.
 #[derive(Debug, Clone, PartialEq, Eq)]

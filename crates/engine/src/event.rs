@@ -2,9 +2,10 @@
 
 use std::{fmt, time::Duration};
 
+use ichor_model::step::StepId;
 use serde::Serialize;
 
-use crate::{report::Outcome, step::StepId};
+use crate::report::Outcome;
 
 /// Something that happened in a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,16 +8,16 @@ use std::{
 };
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use ichor_model::step::{Plan, Step, StepId, Verdict};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     cancel::{Cancel, Haste},
-    effects::{EffectError, Effects, Report, StepContext, Verdict},
+    effects::{EffectError, Effects, Report, StepContext},
     event::{Event, EventSink},
     journal::{Journal, Past},
     lanes::{Lanes, Limits},
     report::{Outcome, RunReport},
-    step::{Plan, Step, StepId},
 };
 
 /// Between two looks at the world, at first and at most.

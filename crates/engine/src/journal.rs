@@ -10,9 +10,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use ichor_model::step::StepId;
 use serde::{Deserialize, Serialize};
 
-use crate::{report::Outcome, step::StepId};
+use crate::report::Outcome;
 
 /// The form of the lines.
 const SCHEMA: u32 = 1;

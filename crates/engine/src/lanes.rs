@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::step::Lane;
+use ichor_model::step::Lane;
 
 /// The most steps at once, by kind of lane.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,13 +17,12 @@ mod execute;
 pub mod journal;
 mod lanes;
 mod report;
-mod step;
 
 pub use cancel::{Cancel, Haste};
-pub use effects::{EffectError, Effects, Report, StepContext, Verdict};
+pub use effects::{EffectError, Effects, Report, StepContext};
 pub use event::{Event, EventSink};
 pub use execute::{Policy, execute};
+pub use ichor_model::step::{BadPlan, Impact, Lane, Plan, Reason, Step, StepId, Verdict};
 pub use journal::{Journal, Past};
 pub use lanes::Limits;
 pub use report::{Outcome, RunReport};
-pub use step::{BadPlan, Lane, Plan, Step, StepId};

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ichor_model::step::StepId;
 use serde::Serialize;
-
-use crate::step::StepId;
 
 /// How a step ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -8,8 +8,8 @@ use std::{
 };
 
 use ichor_engine::{
-    BadPlan, Cancel, EffectError, Effects, Event, EventSink, Journal, Lane, Limits, Outcome, Past, Plan,
-    Policy, Report, RunReport, Step, StepContext, StepId, Verdict, execute, journal::Sink,
+    BadPlan, Cancel, EffectError, Effects, Event, EventSink, Impact, Journal, Lane, Limits, Outcome, Past,
+    Plan, Policy, Reason, Report, RunReport, Step, StepContext, StepId, Verdict, execute, journal::Sink,
 };
 use proptest::prelude::*;
 
@@ -121,6 +121,8 @@ fn step(name: &str, needs: &[&str]) -> SwitchStep {
     Step {
         id: StepId::new(name),
         action: name.to_owned(),
+        because: Reason::Asked,
+        impact: Impact::Adds,
         needs: needs.iter().map(|need| StepId::new(*need)).collect(),
         guards: Vec::new(),
         done: name.to_owned(),

@@ -145,6 +145,18 @@ pub fn write_talosconfig(
     })
 }
 
+/// Makes the certificate of an administrator of Kubernetes.
+pub fn kubernetes_client_of(
+    system: &dyn System,
+    bundle: &Bundle,
+    lifetime: Duration,
+) -> Result<Client, Halt> {
+    let term = Term { now: system.now(), lifetime };
+    let mut draws = Draws::new(system);
+    let made = kubernetes_admin(&bundle.kubernetes, term, &mut draws);
+    draws.vouch(made).map_err(|error| Halt::invalid(only(no_certificate(&error))))
+}
+
 /// Makes a kubeconfig of an administrator.
 pub fn kubeconfig(
     system: &dyn System,
@@ -154,10 +166,7 @@ pub fn kubeconfig(
     lifetime: Duration,
 ) -> Result<Made, Halt> {
     let server = server(desired, to).map_err(|finding| Halt::invalid(only(*finding)))?;
-    let term = Term { now: system.now(), lifetime };
-    let mut draws = Draws::new(system);
-    let made = kubernetes_admin(&bundle.kubernetes, term, &mut draws);
-    let client = draws.vouch(made).map_err(|error| Halt::invalid(only(no_certificate(&error))))?;
+    let client = kubernetes_client_of(system, bundle, lifetime)?;
     let text = kubeconfig::render(&kubeconfig::Access {
         cluster: &desired.cluster.name,
         server: &server,

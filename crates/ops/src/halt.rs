@@ -26,6 +26,8 @@ pub enum HaltKind {
     PartWay,
     /// Another run is at work in the same place.
     Busy,
+    /// The world is not ready for what was asked.
+    Preflight,
 }
 
 impl Halt {
@@ -42,6 +44,11 @@ impl Halt {
     /// Stops because something failed.
     pub fn failed(findings: Findings) -> Self {
         Self { kind: HaltKind::Failed, findings }
+    }
+
+    /// Stops because the world is not ready.
+    pub fn preflight(findings: Findings) -> Self {
+        Self { kind: HaltKind::Preflight, findings }
     }
 
     /// Stops because another run is at work.

@@ -4,14 +4,12 @@
 //! 2. the SHA-256 of its canonical YAML, which is the id;
 //! 3. where the factory has the image, and the installer for upgrades.
 
+use ichor_factory::Asset;
 use ichor_machineconfig::{
     meta,
     schematic::{Schematic, image_id, installer},
 };
-use ichor_model::{
-    Code, Desired, Finding,
-    desired::{Image, ImageSource},
-};
+use ichor_model::{Code, Desired, Finding, desired::Image};
 use serde::Serialize;
 
 use crate::{Halt, halt::only};
@@ -50,7 +48,7 @@ fn name(desired: &Desired, image: &Image) -> Result<Named, Halt> {
     Ok(Named {
         image: image.id.clone(),
         installer: installer(image),
-        url: image.file.is_none().then(|| url(image, &id)),
+        url: image.file.is_none().then(|| Asset::of(image).url(&image.factory, &id, &image.talos)),
         schematic: recipe.map(|recipe| recipe.canonical_yaml()),
         file: image.file.clone(),
         machines: users.map(|machine| machine.name.to_string()).collect(),
@@ -72,15 +70,4 @@ fn recipe(desired: &Desired, image: &Image) -> Result<Option<Schematic>, Halt> {
             Halt::invalid(only(Finding::error(Code::BOOT_PATH, None, message).remedy(problem.remedy)))
         })?;
     Ok(Some(recipe.with_meta(meta::NETWORK_KEY, value)))
-}
-
-fn url(image: &Image, id: &str) -> String {
-    let flavour = if image.secureboot { "-secureboot" } else { "" };
-    let ending = match image.source {
-        ImageSource::Iso => "iso",
-        ImageSource::Disk | ImageSource::Template => "qcow2",
-    };
-    let factory = image.factory.trim_end_matches('/');
-    let name = format!("{}-{}{flavour}.{ending}", image.platform, image.arch);
-    format!("{factory}/image/{id}/{}/{name}", image.talos)
 }

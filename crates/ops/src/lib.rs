@@ -6,26 +6,36 @@
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   exports and shows them;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
+//! - [`health`] checks a cluster that was looked at;
+//! - [`saved_plan`] keeps a plan in a file, and says what has changed since;
 //! - [`image`] names boot images offline;
-//! - [`render`] turns a cluster into a directory of files, out of [`materials`] that the inventory names.
+//! - [`render`] turns a cluster into a directory of files, out of [`materials`] that the inventory names;
+//! - [`live`] reaches a cluster's world, [`observe`] looks at it, `steps` change it, and [`converge`] does both
+//!   until nothing is left to do.
 //!
 //! A verb takes a [`Site`], returns what it did, or a [`Halt`] with everything that stood in its way.
 
 pub mod access;
 pub mod bundle;
 pub mod contract;
+pub mod converge;
 mod entropy;
 pub mod halt;
+pub mod health;
 pub mod image;
+pub mod live;
 pub mod masked;
 pub mod materials;
 #[cfg(test)]
 mod memory;
+pub mod observe;
 pub mod place;
 pub mod render;
+pub mod saved_plan;
 pub mod secrets;
 pub mod shared;
 pub mod site;
+mod steps;
 pub mod store;
 pub mod system;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod access;
 mod crashes;
+mod live;
 mod reading;
 mod rendering;
 
@@ -44,7 +45,7 @@ fn resolve(inventory: &str) -> Desired {
     resolution.desired.unwrap_or_else(|| panic!("{:?}", resolution.findings))
 }
 
-fn lab() -> &'static Desired {
+pub fn lab() -> &'static Desired {
     static LAB: OnceLock<Desired> = OnceLock::new();
     LAB.get_or_init(|| resolve(INVENTORY))
 }

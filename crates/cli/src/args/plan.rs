@@ -36,6 +36,10 @@ pub struct Plan {
     /// A JSON file of hosts and VMs that were seen, to plan against without asking Proxmox.
     #[arg(long, value_name = "FILE", env = "ICHOR_OBSERVED", hide_env_values = true, value_hint = ValueHint::FilePath)]
     pub observed: Option<PathBuf>,
+    /// A file to keep the plan in, for `ichor up FILE`: it does these steps, or refuses if the world has changed.
+    #[arg(long, value_name = "FILE", env = "ICHOR_PLAN_OUT", hide_env_values = true, value_hint = ValueHint::FilePath, conflicts_with = "offline")]
+    #[allow(dead_code, reason = "read when a plan is made live")]
+    pub out: Option<PathBuf>,
 }
 
 /// The form of a drawing.

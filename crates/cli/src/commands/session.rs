@@ -198,6 +198,7 @@ pub const fn exit_of(kind: HaltKind) -> Exit {
         HaltKind::Failed => Exit::Failed,
         HaltKind::PartWay => Exit::PartWay,
         HaltKind::Busy => Exit::LockHeld,
+        HaltKind::Preflight => Exit::Preflight,
     }
 }
 

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use ichor_model::{
-    Desired, Minor, Size, VmId,
+    Desired, Minor, Observed, Size, VmId,
     desired::{
         AddressDelivery, Arch, Bios, Board, Boot, Cluster, ConfigDelivery, Cpu, Disk, DiskOptions, Endpoint,
         EndpointKind, Hostnames, Image, ImageSource, Late, Machine, Network, Nic, Os, Platform, Proxmox,
         Role, Source, Storage, Tls, Verify, VmOptions,
     },
     identity::Seed,
+    observed::{MachineSeen, MemberSeen, NodeSeen, Owner, Sight, TalosSeen, VmSeen},
 };
+use ichor_plan::ClusterPlan;
 
 const IMAGE: &str = "v1.13.9-nocloud-amd64";
 
@@ -51,6 +53,145 @@ pub fn homelab() -> Desired {
         recipients: Vec::new(),
         secrets_file: None,
     }
+}
+
+/// The same cluster with every host known, as a verb that asks Proxmox sees it, and with a pool.
+pub fn live() -> Desired {
+    let mut desired = homelab();
+    desired.proxmox.pool = Some("homelab".into());
+    for machine in &mut desired.machines {
+        if machine.host.known().is_none() {
+            machine.host = Late::Known("pve2".parse().expect("host"));
+        }
+    }
+    desired
+}
+
+/// The same cluster with so many workers more, all on one host.
+pub fn crowd(workers: u32) -> Desired {
+    let mut desired = live();
+    let last = desired.machines.pop().expect("a worker");
+    for number in 0..workers {
+        let mut worker = last.clone();
+        worker.name = format!("worker-{}", number + 2).parse().expect("name");
+        worker.vmid = VmId::new(4000 + number).expect("vmid");
+        desired.machines.push(worker);
+    }
+    desired
+}
+
+/// Plans the way to a cluster from a world that was looked at and is empty.
+pub fn plan_from_nothing(desired: &Desired) -> ClusterPlan {
+    ichor_plan::up(desired, &nothing(desired), &BTreeMap::new())
+}
+
+/// What is seen before there is anything: hosts, no VMs, nobody who answers.
+pub fn nothing(desired: &Desired) -> Observed {
+    let silent = || Sight::Seen(MachineSeen::Silent("nobody answers at its address".into()));
+    Observed {
+        hosts: ["pve1", "pve2", "pve3"].map(|host| (host.parse().expect("host"), true)).into(),
+        vms: desired.machines.iter().map(|machine| (machine.vmid, Sight::Seen(None))).collect(),
+        machines: desired.machines.iter().map(|machine| (machine.name.clone(), silent())).collect(),
+        etcd: Sight::Unseen("no control plane answers".into()),
+        nodes: Sight::Unseen("Kubernetes does not answer".into()),
+        ..Observed::default()
+    }
+}
+
+/// What is seen of a cluster that is well.
+pub fn well(desired: &Desired) -> Observed {
+    let mut observed = nothing(desired);
+    let (mut members, mut nodes) = (BTreeMap::new(), BTreeMap::new());
+    for (machine, id) in desired.machines.iter().zip(1..) {
+        observed.vms.insert(machine.vmid, Sight::Seen(Some(vm(machine))));
+        let talos = TalosSeen {
+            version: machine.talos.to_string(),
+            stage: "running".into(),
+            ready: true,
+            ..TalosSeen::default()
+        };
+        observed.machines.insert(machine.name.clone(), Sight::Seen(MachineSeen::Ours(talos)));
+        if machine.role == Role::ControlPlane {
+            members.insert(machine.name.to_string(), MemberSeen { id, learner: false });
+        }
+        let version = machine.kubernetes.to_string();
+        let node = NodeSeen { ready: true, says: String::new(), version, unschedulable: false };
+        nodes.insert(machine.name.to_string(), node);
+    }
+    observed.etcd = Sight::Seen(members);
+    observed.nodes = Sight::Seen(nodes);
+    observed
+}
+
+fn vm(machine: &Machine) -> VmSeen {
+    VmSeen {
+        host: machine.host.known().expect("a host").clone(),
+        owner: Owner::Ours,
+        name: machine.name.to_string(),
+        running: true,
+        template: false,
+        lock: None,
+        differences: Vec::new(),
+        medium: false,
+        protected: false,
+    }
+}
+
+/// The same with an illness of every kind.
+pub fn ill(desired: &Desired) -> Observed {
+    let mut observed = well(desired);
+    let [cp_1, cp_2, cp_3, worker_1, worker_2] = &desired.machines[..] else { panic!("five machines") };
+    let vm_of = |machine: &Machine, change: fn(&mut VmSeen)| {
+        let mut vm = vm(machine);
+        change(&mut vm);
+        Sight::Seen(Some(vm))
+    };
+    observed.vms.insert(cp_2.vmid, vm_of(cp_2, |vm| vm.running = false));
+    observed
+        .machines
+        .insert(cp_2.name.clone(), Sight::Seen(MachineSeen::Silent("no route to 10.0.0.12".into())));
+    observed
+        .vms
+        .insert(worker_1.vmid, vm_of(worker_1, |vm| vm.owner = Owner::Foreign("it has another uuid".into())));
+    observed.machines.insert(worker_1.name.clone(), Sight::Unseen("its address is not known".into()));
+    observed.vms.insert(
+        VmId::new(3009).expect("vmid"),
+        vm_of(worker_2, |vm| {
+            vm.owner = Owner::OtherMachine("machine `worker-9`, which the inventory has no more".into());
+            vm.name = "worker-9".into();
+        }),
+    );
+    let talos = TalosSeen {
+        version: "v1.12.0".into(),
+        stage: "booting".into(),
+        unmet: vec!["time: not in sync".into(), "network".into()],
+        ..TalosSeen::default()
+    };
+    observed.machines.insert(cp_3.name.clone(), Sight::Seen(MachineSeen::Ours(talos)));
+    observed.machines.insert(worker_2.name.clone(), Sight::Seen(MachineSeen::Maintenance));
+    let member = |id, learner| MemberSeen { id, learner };
+    observed.etcd = Sight::Seen(
+        [
+            (cp_1.name.to_string(), member(1, false)),
+            (cp_3.name.to_string(), member(3, true)),
+            ("old-1".into(), member(0xabc, false)),
+        ]
+        .into(),
+    );
+    let node = |ready, says: &str, unschedulable| NodeSeen {
+        ready,
+        says: says.into(),
+        version: "v1.36.3".into(),
+        unschedulable,
+    };
+    observed.nodes = Sight::Seen(
+        [
+            (cp_1.name.to_string(), node(true, "", true)),
+            (cp_2.name.to_string(), node(false, "Kubelet stopped posting node status.", false)),
+        ]
+        .into(),
+    );
+    observed
 }
 
 fn cluster() -> Cluster {

@@ -1,6 +1,7 @@
 //! Words: made safe for terminals, counted, listed and wrapped.
 
 use anstyle::{AnsiColor, Style};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 const BOLD: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default().bold();
@@ -111,6 +112,27 @@ pub fn list_some(words: &[String], most: usize) -> String {
     }
 }
 
+/// Cuts text off where a line of so many columns ends.
+pub fn fit(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= columns
+    };
+    let kept: String = text.chars().take_while(fits).collect();
+    if columns == 0 { String::new() } else { kept + "…" }
+}
+
+/// Fills text up with spaces to so many columns, or cuts it off there.
+pub fn pad(text: &str, columns: usize) -> String {
+    let text = fit(text, columns);
+    let missing = columns.saturating_sub(text.width());
+    text + &" ".repeat(missing)
+}
+
 /// Breaks text into lines of at most `width` characters, where it has spaces.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
@@ -151,6 +173,15 @@ mod tests {
         let words = |n: usize| (0..n).map(|i| i.to_string()).collect::<Vec<_>>();
         assert_eq!(list(&words(3)), "0, 1 and 2");
         assert_eq!(list_some(&words(5), 2), "0, 1 and 3 more");
+    }
+
+    #[test]
+    fn text_is_cut_and_filled_to_columns() {
+        assert_eq!(
+            (fit("abc", 3), fit("abcd", 3), fit("abcd", 0)),
+            ("abc".into(), "ab…".into(), String::new())
+        );
+        assert_eq!((fit("日本語", 5), pad("日本", 6)), ("日本…".into(), "日本  ".into()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Answers the cases of `conformance/` with ichor's libraries: JSON lines in, JSON lines out.
 //!
-//! `counterpart generate|patch|validate|schematic < cases > answers`. What a case and an answer hold is
+//! `counterpart generate|patch|validate|schematic|volume < cases > answers`. What a case and an answer hold is
 //! said in `conformance/README.md`. Cases carry the real answer too; nothing here looks at it.
 #![allow(clippy::print_stderr, clippy::disallowed_methods, reason = "a program of its own, for judges")]
 
@@ -11,12 +11,15 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use ichor_machineconfig::{
-    Config, Patch, apply, emit,
+    Config, Patch, apply,
+    cidata::Files,
+    emit,
     generate::{Blueprint, Cni, Install, RegistryTls, documents},
     pki::Timestamp,
     schematic::{MetaValue, Overlay, Schematic},
-    secrets::Bundle,
+    secrets::{Bundle, SecretText},
     validate,
     validate::Mode,
 };
@@ -32,7 +35,8 @@ fn main() -> ExitCode {
         Some("patch") => patch,
         Some("validate") => verdicts,
         Some("schematic") => schematic,
-        _ => return stop("usage: counterpart generate|patch|validate|schematic < cases > answers"),
+        Some("volume") => volume,
+        _ => return stop("usage: counterpart generate|patch|validate|schematic|volume < cases > answers"),
     };
     match answer_all(answer) {
         Ok(()) => ExitCode::SUCCESS,
@@ -274,4 +278,17 @@ fn errors(findings: &Findings) -> String {
             .cloned()
             .collect(),
     )
+}
+
+// --- volume ---
+
+fn volume(case: &Value) -> Answer {
+    let files = &case["files"];
+    let files = Files {
+        user_data: SecretText::new(text(&files["user-data"])),
+        meta_data: text(&files["meta-data"]).to_owned(),
+        network_config: text(&files["network-config"]).to_owned(),
+    };
+    let image = files.iso().map_err(|error| error.to_string())?;
+    Ok(json!({ "image": STANDARD.encode(image.expose()) }))
 }

@@ -6,6 +6,7 @@ use ichor_model::desired::{Hostnames, Late, Machine, Nic};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::{
+    iso9660::{self, Image, Unfit},
     meta::guest_mtu,
     scalar::{Dialect, scalar},
     secrets::SecretText,
@@ -23,6 +24,19 @@ pub struct Files {
     pub meta_data: String,
     /// `network-config`: its network.
     pub network_config: String,
+}
+
+impl Files {
+    /// Makes the volume of them, as an image for an optical drive. The only way to fail is a config of tens of
+    /// MiB.
+    pub fn iso(&self) -> Result<Image, Unfit> {
+        let files = [
+            ("user-data", self.user_data.expose()),
+            ("meta-data", &self.meta_data),
+            ("network-config", &self.network_config),
+        ];
+        iso9660::image(LABEL, &files.map(|(name, text)| (name, text.as_bytes())))
+    }
 }
 
 /// Without a config: a first line at which Talos stops reading, and stays in maintenance mode.

@@ -8,13 +8,14 @@
 //! - [`generate`] draws up the documents of a machine in the shape of its contract; [`compose`] makes the
 //!   whole config of a machine or a role, patches included, and is what other crates use.
 //! - [`schematic`] names an image offline; [`meta`], [`cidata`] and [`reservations`] give a machine its
-//!   first address.
+//!   first address; [`iso9660`] makes a volume of files.
 
 pub mod cidata;
 pub mod compose;
 pub mod document;
 pub mod emit;
 pub mod generate;
+pub mod iso9660;
 pub mod kubeconfig;
 pub mod lint;
 pub mod meta;

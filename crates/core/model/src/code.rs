@@ -362,6 +362,44 @@ catalogue! {
         "Nothing that an authority signed is accepted once it has ended, and a cluster whose authorities have ended cannot be reached any more. Authorities of Talos last ten years. Rotate them while they are valid: `talosctl rotate-ca` does it for the Talos API and for Kubernetes.";
     2124 BUSY "another run is at work here":
         "Two runs that write to one directory could undo each other's work, so the second one stops before it writes anything. Run the same command again once the first one has ended.";
+    3101 UNREACHABLE "a server is not reached":
+        "Nothing was changed. The finding says which server and what the operating system or the proxy said. Check the address, the route, the firewall and, for machines on a private network, `proxmox.jump`.";
+    3102 UNTRUSTED "a server is not the one that it should be":
+        "The certificate that the server showed is not the pinned one, or nobody who is trusted vouches for it. Either it was renewed, or somebody else answers at this address. Compare the fingerprint with what Proxmox shows under Node, System, Certificates, and write it as `proxmox.tls.sha256`.";
+    3103 DENIED "Proxmox does not let the token in, or not do this":
+        "The token is unknown, has expired, or lacks a privilege on a path. With privilege separation a token has only what was given to the token itself, not what its user has.";
+    3104 PVE_RELEASE "this release of Proxmox cannot do what the inventory asks for":
+        "Proxmox imports disk images by its API since 8.4. Older ones boot an ISO or clone a template: write `image: {source: iso}` or `image: {source: template}`.";
+    3105 HOST_DOWN "a host is not there":
+        "A machine is to be made on a host that Proxmox does not know, or that does not answer at the moment.";
+    3106 STORAGE_CONTENT "a storage cannot hold this":
+        "Every Proxmox storage has a list of content types that it may hold. Disks and cloud-init drives need `images`, downloaded disk images `import`, ISOs and cidata volumes `iso`. The list is changed under Datacenter, Storage, or with `pvesm set`.";
+    3107 STORAGE_FULL "a storage has too little room":
+        "The disks that are still to be made need more than the storage has free. Thin storages grow later, but a storage that runs full stops every machine on it.";
+    3108 VM_NOT_OURS "a VMID is taken":
+        "A VM with this number is there, and it is not the machine that the inventory means: number, SMBIOS uuid and ichor's stamp in the notes do not agree. It is never changed, stopped or deleted, whatever its name and tags say.";
+    3109 ADDRESS_TAKEN "somebody else answers at a machine's address":
+        "Two machines with one address fight for it, and a machine config with secrets would go to whoever wins. Nothing was started.";
+    3110 VM_LOCKED "Proxmox keeps a VM locked":
+        "A task of Proxmox is at work on the VM, or was broken off. Tokens cannot unlock a VM: if no task runs, unlock it on its host with `qm unlock VMID`.";
+    3111 TEMPLATE_MISSING "a template cannot be used":
+        "The inventory names a template that somebody else made. It must be there, be a template, and be reachable from the hosts of its machines: a clone goes to another host only if the disks are on a shared storage.";
+    3112 FACTORY "the Image Factory refuses":
+        "The factory does not know the release, one of the extensions for it, or the schematic that the inventory gives.";
+    3113 WORLD_CHANGED "the world has changed since the plan was made":
+        "A saved plan is carried out only if planning again gives the same steps. Nothing was changed. Make a new plan and look at it.";
+    3114 PROTECTED "the cluster is protected":
+        "`cluster.protect: true` refuses `destroy`. Lift it in the inventory first, if you are sure.";
+    3115 NO_HOSTS "no host could be chosen":
+        "The inventory names no hosts, and the Proxmox that was asked shows none that answers to this token.";
+    3116 LEFT_ALONE "something was left alone":
+        "ichor saw it and did not touch it. The finding says what it is and why.";
+    3117 NO_NETWORK_YET "nodes wait for a pod network":
+        "The inventory asks for a CNI that Talos does not bring itself. Nodes register, and are Ready once it runs.";
+    3118 NOT_CONFIRMED "the name of the cluster was not confirmed":
+        "Deleting machines cannot be undone, so `destroy` asks for the name of the cluster. Without a terminal, `--yes` stands for it.";
+    3119 TRUSTED_NETWORK "a machine's key is taken on trust":
+        "`boot: {verify: network}` gives machine configs, with their secrets, to whoever answers at the machine's address. The serial console would vouch for the key.";
 }
 
 #[cfg(test)]

@@ -9,9 +9,12 @@ pub mod finding;
 pub mod identity;
 pub mod name;
 pub mod net;
+pub mod observed;
 pub mod secret;
 pub mod size;
 pub mod source;
+pub mod stamp;
+pub mod step;
 pub mod version;
 pub mod world;
 
@@ -21,9 +24,11 @@ pub use finding::{Finding, Findings, Severity};
 pub use identity::{SmbiosUuid, VmId};
 pub use name::{ClusterName, HostName, MachineName};
 pub use net::MacAddress;
+pub use observed::Observed;
 pub use secret::SecretRef;
 pub use size::Size;
 pub use source::{At, SourceId, Span};
+pub use stamp::Stamp;
 pub use version::{KubernetesVersion, Minor, TalosVersion};
 pub use world::World;
 

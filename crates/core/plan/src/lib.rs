@@ -3,12 +3,24 @@
 //! - [`resolve`] turns an inventory into a [`Desired`](ichor_model::Desired) cluster;
 //! - [`placement`] finds a host for every machine;
 //! - [`support`] knows which Talos runs which Kubernetes;
-//! - [`check_together`] compares clusters that live side by side.
+//! - [`check_together`] compares clusters that live side by side;
+//! - [`up`] plans the way from what is seen to a Ready cluster, [`destroy`] the way to nothing; [`action`] says
+//!   what steps do and what must hold, [`files`] where images
+//!   lie, [`preflight`] what stands in the way.
 
+pub mod action;
+mod destroy;
+pub mod files;
 pub mod placement;
+mod preflight;
 mod resolve;
 pub mod support;
 mod together;
+mod up;
 
+pub use action::{Action, ClusterPlan, ClusterStep, Condition, Phase};
+pub use destroy::{Extent, destroy};
+pub use preflight::preflight;
 pub use resolve::{Resolution, resolve};
 pub use together::check_together;
+pub use up::{has_network, up};

@@ -5,7 +5,10 @@ use std::{net::IpAddr, pin::pin, sync::Arc};
 use ichor_sim::{Door, tls::Persona};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{Hall, grpc, http, tls};
+use crate::{
+    Hall, grpc, http,
+    tls::{self, fingerprint},
+};
 
 /// Where a connection goes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +69,10 @@ fn server(hall: &Hall, target: &Target) -> Option<Server> {
 /// Returns what tells a server from the one that was there before; nothing while there is none.
 fn mark(hall: &Hall, target: &Target) -> Option<String> {
     hall.look(|lab| match target {
-        Target::Pve | Target::Factory | Target::FactoryTls => Some(String::new()),
+        Target::Pve if !lab.front_is_up() => None,
+        Target::Factory => Some(String::new()),
+        // Who shows another certificate is another server.
+        Target::Pve | Target::FactoryTls => Some(fingerprint(lab.own_persona()?.certificates.first()?)),
         Target::Talos(address) => lab.machines.mark(*address),
         Target::Kube(address) => lab.machines.kube_mark(*address),
     })

@@ -5,9 +5,14 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
-use ichor_sim::{Lab, faults::FaultPlan};
+use ichor_sim::{
+    Lab,
+    faults::{Calls, Fault, FaultPlan, Kind, When},
+    incident::Incident,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{
@@ -30,10 +35,24 @@ pub enum Wish {
     Faults,
     /// To set the fault plan.
     SetFaults(FaultPlan),
+    /// That something befalls it.
+    Befall(Incident, Moment),
     /// To begin again, as it was set up.
     Reset,
     /// To forget the calls so far, and to measure anew how long what follows has to take.
     ForgetCalls,
+}
+
+/// When something befalls a lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    /// Now.
+    Now,
+    /// After so many milliseconds of the lab's time.
+    After(u64),
+    /// Before a call has its effect: which calls, and which of them.
+    Call(Calls, u32),
 }
 
 /// Returns the socket of the lab with a state file.
@@ -98,6 +117,7 @@ pub fn fulfil(lab: &mut Lab, fresh: &Lab, wish: Wish) -> io::Result<Value> {
             lab.ground.faults = plan;
             Ok(Value::Null)
         }
+        Wish::Befall(incident, moment) => Ok(befall(lab, incident, moment)),
         Wish::ForgetCalls => {
             lab.forget_calls();
             Ok(Value::Null)
@@ -107,6 +127,26 @@ pub fn fulfil(lab: &mut Lab, fresh: &Lab, wish: Wish) -> io::Result<Value> {
             *lab = fresh.clone();
             lab.advance(now);
             Ok(Value::Null)
+        }
+    }
+}
+
+/// Lets something befall a lab, and says what stands in the way if it cannot.
+fn befall(lab: &mut Lab, incident: Incident, moment: Moment) -> Value {
+    match moment {
+        Moment::Now => match lab.befall(&incident) {
+            Ok(()) => Value::Null,
+            Err(why) => serde_json::json!({ "error": why.to_string() }),
+        },
+        Moment::After(millis) => {
+            let at = lab.ground.now + Duration::from_millis(millis);
+            lab.befall_at(at, incident);
+            Value::Null
+        }
+        Moment::Call(on, occurrence) => {
+            let fault = Kind::Befall { event: incident, when: When::Before };
+            lab.ground.faults.0.push(Fault { on, occurrence, fault, seen: 0 });
+            Value::Null
         }
     }
 }

@@ -106,10 +106,29 @@ fn frame(messages: &[Vec<u8>]) -> Bytes {
 
 /// What is left to say of an answer.
 enum Rest {
-    Pieces(Vec<Vec<u8>>, Option<StreamId>),
-    Stream(StreamId),
+    Pieces(Vec<Vec<u8>>, Option<Open>),
+    Stream(Open),
     Status,
     Nothing,
+}
+
+/// Messages that go on. Whoever stops reading closes them.
+struct Open {
+    hall: Arc<Hall>,
+    address: IpAddr,
+    id: StreamId,
+}
+
+impl Open {
+    async fn next(&self) -> Option<Vec<Vec<u8>>> {
+        self.hall.next_pieces(self.id, |lab, id| lab.poll_rpc(self.address, id)).await
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.hall.visit(|lab| lab.close_rpc(self.id));
+    }
 }
 
 fn respond(
@@ -120,15 +139,16 @@ fn respond(
     code: i32,
     message: &str,
 ) -> hyper::Response<Body> {
-    let (hall, trailers) = (Arc::clone(hall), trailers(code, message));
-    let frames = stream::unfold(Rest::Pieces(messages, more), move |rest| {
-        let (hall, trailers) = (Arc::clone(&hall), trailers.clone());
+    let trailers = trailers(code, message);
+    let open = more.map(|id| Open { hall: Arc::clone(hall), address, id });
+    let frames = stream::unfold(Rest::Pieces(messages, open), move |rest| {
+        let trailers = trailers.clone();
         async move {
             let (pieces, rest) = match rest {
                 Rest::Pieces(messages, None) => (messages, Rest::Status),
-                Rest::Pieces(messages, Some(id)) => (messages, Rest::Stream(id)),
-                Rest::Stream(id) => match hall.next_pieces(id, |lab, id| lab.poll_rpc(address, id)).await {
-                    Some(pieces) => (pieces, Rest::Stream(id)),
+                Rest::Pieces(messages, Some(open)) => (messages, Rest::Stream(open)),
+                Rest::Stream(open) => match open.next().await {
+                    Some(pieces) => (pieces, Rest::Stream(open)),
                     None => return Some((Ok(Frame::trailers(trailers)), Rest::Nothing)),
                 },
                 Rest::Status => return Some((Ok(Frame::trailers(trailers)), Rest::Nothing)),

@@ -18,11 +18,14 @@ use hyper_util::{
 };
 use ichor_sim::{
     Door,
-    wire::{Request, Response},
+    wire::{Request, Response, StreamId},
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::Hall;
+use crate::{
+    Hall,
+    console::{self, Granted, Wish},
+};
 
 /// Most bytes of a request body. Uploads are images of the lab, which are small.
 const MAX_BODY: usize = 64 * 1024 * 1024;
@@ -63,8 +66,17 @@ async fn answer(
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<Body>, Broken> {
     let head = request.method() == hyper::Method::HEAD;
+    let mut request = request;
+    let wish = if *door == Door::Pve { Wish::read(&mut request) } else { None };
     let request = read(hall, certificate, request).await?;
     let response = hall.ask(|lab| lab.call(door, &request)).await;
+    let response = match wish {
+        None => response,
+        Some(wish) => match console::grant(hall, wish, response).await {
+            Granted::Switch(message) => return Ok(message),
+            Granted::Answer(response) => response,
+        },
+    };
     write(hall, door, response, head)
 }
 
@@ -122,6 +134,19 @@ fn headers(headers: &mut HeaderMap, response: &Response) {
     }
 }
 
+/// An answer that goes on. Whoever stops reading closes it.
+struct Open {
+    hall: Arc<Hall>,
+    door: Door,
+    id: StreamId,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.hall.visit(|lab| lab.close(&self.door, self.id));
+    }
+}
+
 fn body(hall: &Arc<Hall>, door: &Door, response: &Response, head: bool) -> Body {
     if head {
         return http_body_util::Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync();
@@ -134,16 +159,14 @@ fn body(hall: &Arc<Hall>, door: &Door, response: &Response, head: bool) -> Body 
             StreamBody::new(stream::iter(pieces)).boxed_unsync()
         }
         (None, Some(id)) => {
-            let (hall, door) = (Arc::clone(hall), door.clone());
-            let more = stream::unfold(Some(vec![response.body.clone()]), move |pieces| {
-                let (hall, door) = (Arc::clone(&hall), door.clone());
-                async move {
-                    let pieces = match pieces {
-                        Some(first) => first,
-                        None => hall.next_pieces(id, |lab, id| lab.poll(&door, id)).await?,
-                    };
-                    Some((Ok(Frame::data(Bytes::from(pieces.concat()))), None))
-                }
+            let open = Open { hall: Arc::clone(hall), door: door.clone(), id };
+            let start = (Some(vec![response.body.clone()]), open);
+            let more = stream::unfold(start, move |(pieces, open)| async move {
+                let pieces = match pieces {
+                    Some(first) => first,
+                    None => open.hall.next_pieces(id, |lab, id| lab.poll(&open.door, id)).await?,
+                };
+                Some((Ok(Frame::data(Bytes::from(pieces.concat()))), (None, open)))
             });
             StreamBody::new(more).boxed_unsync()
         }

@@ -9,6 +9,7 @@
 //!    machine.
 
 mod attend;
+mod console;
 #[cfg(unix)]
 pub mod control;
 mod grpc;

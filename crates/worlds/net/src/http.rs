@@ -16,7 +16,7 @@ use hyper::{
     header::{AUTHORIZATION, HOST, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
-use ichor_port::{Http, Request, Response, TransportError};
+use ichor_port::{Http, HttpStream, Pieces, Request, Response, TransportError};
 use thiserror::Error;
 use tokio::time::{Instant, timeout};
 
@@ -82,7 +82,7 @@ impl fmt::Display for Endpoint {
 
 /// A client of one server.
 pub struct HttpClient {
-    endpoint: Endpoint,
+    pub(crate) endpoint: Endpoint,
     secure: Option<Secure>,
     dialer: Arc<dyn Dial>,
     idle: Mutex<Vec<Idle>>,
@@ -93,7 +93,7 @@ struct Idle {
     since: Instant,
 }
 
-type Sender = SendRequest<Full<Bytes>>;
+pub(crate) type Sender = SendRequest<Full<Bytes>>;
 
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,10 +103,53 @@ impl fmt::Debug for HttpClient {
 
 impl Http for HttpClient {
     async fn send(&self, request: Request, within: Duration) -> Result<Response, TransportError> {
-        match timeout(within, self.exchange(request)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                Err(TransportError::Lost(format!("{} did not answer within {within:?}", self.endpoint)))
+        timeout(within, self.exchange(request)).await.unwrap_or_else(|_| Err(self.silent(within)))
+    }
+}
+
+impl HttpStream for HttpClient {
+    type Pieces = IncomingPieces;
+
+    async fn open(
+        &self,
+        request: Request,
+        within: Duration,
+    ) -> Result<(Response, IncomingPieces), TransportError> {
+        let opened = timeout(within, self.ask(request)).await;
+        let (sender, response) = opened.unwrap_or_else(|_| Err(self.silent(within)))?;
+        let (head, body) = head(response);
+        Ok((head, IncomingPieces { endpoint: self.endpoint.clone(), body, _sender: sender }))
+    }
+}
+
+/// An answer's body as it comes in, over a connection that is used for nothing else.
+pub struct IncomingPieces {
+    endpoint: Endpoint,
+    body: Incoming,
+    /// Whoever lets go of it hangs up.
+    _sender: Sender,
+}
+
+impl fmt::Debug for IncomingPieces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IncomingPieces").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl Pieces for IncomingPieces {
+    async fn next(&mut self, within: Duration) -> Result<Option<Vec<u8>>, TransportError> {
+        loop {
+            let Ok(frame) = timeout(within, self.body.frame()).await else {
+                return Err(silent(&self.endpoint, within));
+            };
+            match frame.transpose().map_err(|error| broke_off(&self.endpoint, &error))? {
+                None => return Ok(None),
+                // Anything but data is a trailer, which nobody asked for.
+                Some(frame) => match frame.into_data() {
+                    Ok(piece) if piece.is_empty() => {}
+                    Ok(piece) => return Ok(Some(piece.to_vec())),
+                    Err(_) => {}
+                },
             }
         }
     }
@@ -125,6 +168,13 @@ impl HttpClient {
     }
 
     async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+        let (sender, response) = self.ask(request).await?;
+        let response = self.read(response).await?;
+        self.keep(sender);
+        Ok(response)
+    }
+
+    async fn ask(&self, request: Request) -> Result<(Sender, hyper::Response<Incoming>), TransportError> {
         let mut sender = match self.reuse() {
             Some(sender) => sender,
             None => self.connect().await?,
@@ -132,9 +182,7 @@ impl HttpClient {
         let request = self.build(request)?;
         let lost = |error: hyper::Error| self.lost(&error);
         let response = sender.send_request(request).await.map_err(lost)?;
-        let response = self.read(response).await?;
-        self.keep(sender);
-        Ok(response)
+        Ok((sender, response))
     }
 
     /// A connection that the server has closed in the meantime is not used: only a race with it loses an answer.
@@ -151,7 +199,7 @@ impl HttpClient {
         }
     }
 
-    async fn connect(&self) -> Result<Sender, TransportError> {
+    pub(crate) async fn connect(&self) -> Result<Sender, TransportError> {
         let Endpoint { host, port, .. } = &self.endpoint;
         let stream = self.dialer.dial(host, *port).await.map_err(|error| self.not_reached(&error))?;
         if let Some(secure) = &self.secure {
@@ -170,11 +218,11 @@ impl HttpClient {
             .await
             .map_err(|error| self.not_reached(&io::Error::other(error)))?;
         // How the connection ends is told to whoever waits for an answer.
-        tokio::spawn(connection);
+        tokio::spawn(connection.with_upgrades());
         Ok(sender)
     }
 
-    fn build(&self, request: Request) -> Result<hyper::Request<Full<Bytes>>, TransportError> {
+    pub(crate) fn build(&self, request: Request) -> Result<hyper::Request<Full<Bytes>>, TransportError> {
         let wrong = |what: &str| TransportError::NotReached(format!("{what} cannot be sent"));
         let mut builder = hyper::Request::builder()
             .method(request.method.word())
@@ -191,37 +239,54 @@ impl HttpClient {
         builder.body(Full::new(Bytes::from(request.body))).map_err(|_| wrong("the request"))
     }
 
-    async fn read(&self, response: hyper::Response<Incoming>) -> Result<Response, TransportError> {
-        let (parts, body) = response.into_parts();
-        let reason = match parts.extensions.get::<ReasonPhrase>() {
-            Some(reason) => String::from_utf8_lossy(reason.as_bytes()).into_owned(),
-            None => parts.status.canonical_reason().unwrap_or_default().to_owned(),
-        };
-        let headers = parts.headers.iter().map(|(name, value)| {
-            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
-        });
+    pub(crate) async fn read(&self, response: hyper::Response<Incoming>) -> Result<Response, TransportError> {
+        let (head, body) = head(response);
         let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() {
                 TransportError::Unreadable(format!("the answer of {} has no end", self.endpoint))
             } else {
-                TransportError::Lost(format!("the answer of {} broke off: {error}", self.endpoint))
+                broke_off(&self.endpoint, &error)
             }
         })?;
-        let body = body.to_bytes().to_vec();
-        Ok(Response { status: parts.status.as_u16(), reason, headers: headers.collect(), body })
+        Ok(Response { body: body.to_bytes().to_vec(), ..head })
+    }
+
+    fn silent(&self, within: Duration) -> TransportError {
+        silent(&self.endpoint, within)
     }
 
     fn not_reached(&self, error: &io::Error) -> TransportError {
         TransportError::NotReached(format!("{} is not reached: {error}", self.endpoint))
     }
 
-    fn lost(&self, error: &hyper::Error) -> TransportError {
+    pub(crate) fn lost(&self, error: &hyper::Error) -> TransportError {
         if error.is_parse() {
             TransportError::Unreadable(format!("the answer of {} is no HTTP: {error}", self.endpoint))
         } else {
             TransportError::Lost(format!("the connection to {} broke: {error}", self.endpoint))
         }
     }
+}
+
+fn head(response: hyper::Response<Incoming>) -> (Response, Incoming) {
+    let (parts, body) = response.into_parts();
+    let reason = match parts.extensions.get::<ReasonPhrase>() {
+        Some(reason) => String::from_utf8_lossy(reason.as_bytes()).into_owned(),
+        None => parts.status.canonical_reason().unwrap_or_default().to_owned(),
+    };
+    let headers = parts.headers.iter().map(|(name, value)| {
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    });
+    let status = parts.status.as_u16();
+    (Response { status, reason, headers: headers.collect(), body: Vec::new() }, body)
+}
+
+fn silent(endpoint: &Endpoint, within: Duration) -> TransportError {
+    TransportError::Lost(format!("{endpoint} did not answer within {within:?}"))
+}
+
+fn broke_off(endpoint: &Endpoint, error: &impl fmt::Display) -> TransportError {
+    TransportError::Lost(format!("the answer of {endpoint} broke off: {error}"))
 }
 
 /// Whether a handshake failed because of the certificate, and not because of the line.

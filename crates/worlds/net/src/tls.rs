@@ -2,6 +2,7 @@
 
 use std::{fmt, io, str::FromStr, sync::Arc};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
@@ -10,6 +11,7 @@ use rustls::{
     },
     crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
+    server::ParsedCertificate,
 };
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -21,6 +23,51 @@ use crate::dial::Stream;
 /// The SHA-256 of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
+
+/// The SHA-256 of a certificate's public key (its `SubjectPublicKeyInfo`), as Talos prints it on the console.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyFingerprint([u8; 32]);
+
+/// A text that is no fingerprint of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the fingerprint of a key is 32 bytes in base64")]
+pub struct NotAKeyFingerprint;
+
+impl KeyFingerprint {
+    /// Takes the fingerprint of a certificate's key; nothing if it is no certificate.
+    pub fn of(certificate: &[u8]) -> Option<Self> {
+        let certificate = CertificateDer::from(certificate);
+        let parsed = ParsedCertificate::try_from(&certificate).ok()?;
+        Some(Self(Sha256::digest(parsed.subject_public_key_info()).into()))
+    }
+}
+
+impl From<[u8; 32]> for KeyFingerprint {
+    fn from(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+}
+
+impl FromStr for KeyFingerprint {
+    type Err = NotAKeyFingerprint;
+
+    fn from_str(text: &str) -> Result<Self, NotAKeyFingerprint> {
+        let bytes = STANDARD.decode(text).map_err(|_| NotAKeyFingerprint)?;
+        bytes.try_into().map(Self).map_err(|_| NotAKeyFingerprint)
+    }
+}
+
+impl fmt::Display for KeyFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&STANDARD.encode(self.0))
+    }
+}
+
+impl fmt::Debug for KeyFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyFingerprint({self})")
+    }
+}
 
 /// A text that is no fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -68,6 +115,8 @@ pub enum Trust {
     Authorities(Vec<Vec<u8>>),
     /// The one with this certificate, whatever its name and age.
     Pin(Fingerprint),
+    /// The one with this key, whatever its certificate says.
+    PinKey(KeyFingerprint),
     /// Anybody. The user said so.
     Anybody,
 }
@@ -88,6 +137,14 @@ pub enum NotTrusted {
         shown: Fingerprint,
         /// What was wanted.
         wanted: Fingerprint,
+    },
+    /// The server has another key than the pinned one.
+    #[error("the server's key has the fingerprint {}, not {wanted}", .shown.map_or_else(|| "of no certificate".to_owned(), |shown| shown.to_string()))]
+    OtherKey {
+        /// What it showed.
+        shown: Option<KeyFingerprint>,
+        /// What was wanted.
+        wanted: KeyFingerprint,
     },
     /// The handshake failed.
     #[error("{0}")]
@@ -154,11 +211,20 @@ impl Secure {
         // can say which certificate it was. Nothing was sent to it by then.
         let connector = TlsConnector::from(Arc::clone(&self.config));
         let stream = connector.connect(name, stream).await.map_err(NotTrusted::Handshake)?;
-        if let Trust::Pin(wanted) = self.trust {
-            let shown = shown(&stream);
-            if shown != wanted {
-                return Err(NotTrusted::OtherCertificate { shown, wanted });
+        match self.trust {
+            Trust::Pin(wanted) => {
+                let shown = shown(&stream);
+                if shown != wanted {
+                    return Err(NotTrusted::OtherCertificate { shown, wanted });
+                }
             }
+            Trust::PinKey(wanted) => {
+                let shown = KeyFingerprint::of(certificate(&stream));
+                if shown != Some(wanted) {
+                    return Err(NotTrusted::OtherKey { shown, wanted });
+                }
+            }
+            Trust::System | Trust::Authorities(_) | Trust::Anybody => {}
         }
         Ok(stream)
     }
@@ -166,8 +232,12 @@ impl Secure {
 
 /// Returns the fingerprint of the certificate that a server showed.
 pub fn shown<S>(stream: &TlsStream<S>) -> Fingerprint {
+    Fingerprint::of(certificate(stream))
+}
+
+fn certificate<S>(stream: &TlsStream<S>) -> &[u8] {
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    Fingerprint::of(certificates.first().map_or(&[], AsRef::as_ref))
+    certificates.first().map_or(&[], AsRef::as_ref)
 }
 
 fn config(
@@ -187,7 +257,7 @@ fn config(
                 .build()
                 .map_err(|error| rustls::Error::General(error.to_string()))?
         }
-        Trust::Pin(_) | Trust::Anybody => Arc::new(AnyCertificate(Arc::clone(&provider))),
+        Trust::Pin(_) | Trust::PinKey(_) | Trust::Anybody => Arc::new(AnyCertificate(Arc::clone(&provider))),
     };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -257,6 +327,13 @@ mod tests {
         let plain: String = fingerprint.to_string().to_lowercase().replace(':', "");
         assert_eq!(plain.parse(), Ok(fingerprint));
         assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+        let key = KeyFingerprint::from([7; 32]);
+        assert_eq!(key.to_string().parse(), Ok(key));
+        assert_eq!(key.to_string().len(), 44);
+        for broken in ["", "BwcH", &plain, &key.to_string()[1..]] {
+            assert_eq!(broken.parse::<KeyFingerprint>(), Err(NotAKeyFingerprint), "{broken}");
+        }
+        assert_eq!(KeyFingerprint::of(b"no certificate"), None);
         for broken in ["", "AB", "zz", &plain[1..], &format!("{plain}00")] {
             assert_eq!(broken.parse::<Fingerprint>(), Err(NotAFingerprint), "{broken}");
         }

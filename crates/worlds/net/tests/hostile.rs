@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ichor_net::{Direct, Endpoint, HttpClient, Trust};
-use ichor_port::{Http, Method, Request, Response, TransportError};
+use ichor_port::{Http, HttpStream, Method, Pieces, Request, Response, TransportError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -133,4 +133,38 @@ async fn connections_are_used_again() {
     }
     counted.recv().await.expect("one connection");
     assert!(counted.try_recv().is_err(), "three requests went over one connection");
+}
+
+#[tokio::test]
+async fn a_body_without_end_comes_piece_by_piece() {
+    let client = server(|mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nfirst").await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let (head, mut pieces) = client.open(get(), Duration::from_secs(5)).await.expect("a head");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(pieces.next(Duration::from_secs(5)).await.expect("a piece"), Some(b"first".to_vec()));
+    let silent = pieces.next(Duration::from_millis(50)).await;
+    assert!(matches!(silent, Err(TransportError::Lost(_))), "{silent:?}");
+}
+
+#[tokio::test]
+async fn pieces_end_or_break_off() {
+    let pieces = async |bytes: &'static [u8]| {
+        let client = server(move |mut stream| async move {
+            let _ = stream.write_all(bytes).await;
+        })
+        .await;
+        let (_, mut pieces) = client.open(get(), Duration::from_secs(5)).await.expect("a head");
+        let mut last = pieces.next(Duration::from_secs(5)).await;
+        while let Ok(Some(_)) = last {
+            last = pieces.next(Duration::from_secs(5)).await;
+        }
+        last
+    };
+    let ended = pieces(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n").await;
+    assert_eq!(ended, Ok(None));
+    let broken = pieces(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n").await;
+    assert!(matches!(broken, Err(TransportError::Lost(_))), "{broken:?}");
 }

@@ -102,3 +102,26 @@ pub trait Http: Send + Sync {
         within: Duration,
     ) -> impl Future<Output = Result<Response, TransportError>> + Send;
 }
+
+/// Carries requests whose answers come piece by piece: those that do not end, and those that are not wanted whole.
+pub trait HttpStream: Http {
+    /// What brings the pieces.
+    type Pieces: Pieces;
+
+    /// Sends a request and returns the head of the answer, whose body is empty, within a time.
+    fn open(
+        &self,
+        request: Request,
+        within: Duration,
+    ) -> impl Future<Output = Result<(Response, Self::Pieces), TransportError>> + Send;
+}
+
+/// The body of an answer, as it comes in. Whoever drops it hangs up.
+pub trait Pieces: Send {
+    /// Returns the next piece, within a time; nothing when the body has ended. A wait that is given up loses
+    /// nothing: the piece is there at the next call.
+    fn next(
+        &mut self,
+        within: Duration,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, TransportError>> + Send;
+}

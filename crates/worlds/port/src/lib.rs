@@ -5,6 +5,10 @@
 
 mod http;
 mod secret;
+mod text;
+mod websocket;
 
-pub use http::{Http, Method, Request, Response, TransportError};
+pub use http::{Http, HttpStream, Method, Pieces, Request, Response, TransportError};
 pub use secret::Secret;
+pub use text::{clean, percent};
+pub use websocket::{NotOpened, Received, WebSocket, WebSockets};

@@ -2,12 +2,14 @@
 
 mod access;
 mod cluster;
+mod pools;
 mod qemu;
 mod storage;
 mod tasks;
 
 pub use access::*;
 pub use cluster::*;
+pub use pools::*;
 pub use qemu::*;
 pub use storage::*;
 pub use tasks::*;

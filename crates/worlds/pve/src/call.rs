@@ -4,7 +4,10 @@ use std::{fmt, marker::PhantomData};
 
 use ichor_port::Method;
 
-use crate::encode::{form, percent};
+use crate::{
+    encode::{form, percent},
+    upload::Upload,
+};
 
 /// Parameters, in the order in which they are sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,12 +46,19 @@ pub struct Call<T> {
     pub path: String,
     /// The parameters.
     pub params: Params,
+    upload: Option<Upload>,
     gives: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for Call<T> {
     fn clone(&self) -> Self {
-        Self { method: self.method, path: self.path.clone(), params: self.params.clone(), gives: PhantomData }
+        Self {
+            method: self.method,
+            path: self.path.clone(),
+            params: self.params.clone(),
+            upload: self.upload.clone(),
+            gives: PhantomData,
+        }
     }
 }
 
@@ -56,7 +66,7 @@ impl<T> Call<T> {
     /// Begins a call. Segments are encoded one by one, so that no name can lead elsewhere.
     pub fn new(method: Method, segments: &[&str]) -> Self {
         let path = segments.iter().map(|segment| format!("/{}", percent(segment))).collect();
-        Self { method, path, params: Params::default(), gives: PhantomData }
+        Self { method, path, params: Params::default(), upload: None, gives: PhantomData }
     }
 
     /// Adds a parameter.
@@ -73,6 +83,13 @@ impl<T> Call<T> {
         self
     }
 
+    /// Adds a file. Parameters and file then go together as `multipart/form-data`.
+    #[must_use]
+    pub(crate) fn with_upload(mut self, upload: Upload) -> Self {
+        self.upload = Some(upload);
+        self
+    }
+
     /// Returns path and query as they go over the wire. GET and DELETE carry no body.
     pub fn target(&self) -> String {
         let query = form(&self.params.0);
@@ -83,8 +100,19 @@ impl<T> Call<T> {
         }
     }
 
+    /// Returns what kind of body it has.
+    pub fn content_type(&self) -> String {
+        match &self.upload {
+            Some(upload) => upload.content_type(&self.params.0),
+            None => "application/x-www-form-urlencoded".into(),
+        }
+    }
+
     /// Returns the body as it goes over the wire.
     pub fn body(&self) -> Vec<u8> {
+        if let Some(upload) = &self.upload {
+            return upload.body(&self.params.0);
+        }
         match self.method {
             Method::Post | Method::Put | Method::Patch => form(&self.params.0).into_bytes(),
             _ => Vec::new(),

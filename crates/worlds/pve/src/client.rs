@@ -89,8 +89,21 @@ impl Error {
 /// A client of one Proxmox cluster.
 #[derive(Debug, Clone)]
 pub struct Client<T> {
-    transport: T,
+    pub(crate) transport: T,
     token: Option<Token>,
+}
+
+impl<T> Client<T> {
+    pub(crate) fn request<D>(&self, call: &Call<D>) -> Request {
+        let body = call.body();
+        let mut headers = vec![("accept", "application/json".to_owned())];
+        if !body.is_empty() {
+            headers.push(("content-type", call.content_type()));
+        }
+        let authorization =
+            self.token.as_ref().map(|token| Secret::new(format!("PVEAPIToken={}", token.0.expose())));
+        Request { method: call.method, target: call.target(), headers, authorization, body }
+    }
 }
 
 impl<T: Http> Client<T> {
@@ -103,17 +116,6 @@ impl<T: Http> Client<T> {
     pub async fn send<D: DeserializeOwned>(&self, call: &Call<D>) -> Result<D, Error> {
         let response = self.transport.send(self.request(call), WITHIN).await?;
         read(call, &response)
-    }
-
-    fn request<D>(&self, call: &Call<D>) -> Request {
-        let body = call.body();
-        let mut headers = vec![("accept", "application/json".to_owned())];
-        if !body.is_empty() {
-            headers.push(("content-type", "application/x-www-form-urlencoded".to_owned()));
-        }
-        let authorization =
-            self.token.as_ref().map(|token| Secret::new(format!("PVEAPIToken={}", token.0.expose())));
-        Request { method: call.method, target: call.target(), headers, authorization, body }
     }
 }
 

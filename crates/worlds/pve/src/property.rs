@@ -57,6 +57,11 @@ impl Properties {
         self.parts.get(key).map(String::as_str)
     }
 
+    /// Returns the parts that have a key, in order.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.parts.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
     /// Whether a switch is on; inside property strings many words mean so.
     pub fn is_on(&self, key: &str) -> bool {
         self.get(key).is_some_and(|value| {

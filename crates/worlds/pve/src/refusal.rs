@@ -69,6 +69,11 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Says what a text means with which a task failed: it has no status.
+pub fn kind_of(text: &str) -> Kind {
+    kind(500, text, &BTreeMap::new())
+}
+
 fn kind(status: u16, text: &str, parameters: &BTreeMap<String, String>) -> Kind {
     match status {
         401 => return Kind::Unauthenticated,

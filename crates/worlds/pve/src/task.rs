@@ -24,6 +24,25 @@ impl Upid {
         &self.text[5..self.host]
     }
 
+    /// Returns what the task does, such as `qmcreate`.
+    pub fn kind(&self) -> &str {
+        self.part(5)
+    }
+
+    /// Returns what the task is about: a VMID, a file name, or nothing. A clone's task is about its source.
+    pub fn about(&self) -> &str {
+        self.part(6)
+    }
+
+    /// Returns who began the task: a user, or a user's token.
+    pub fn user(&self) -> &str {
+        self.part(7)
+    }
+
+    fn part(&self, number: usize) -> &str {
+        self.text.split(':').nth(number).unwrap_or_default()
+    }
+
     /// Returns the whole name.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -117,6 +136,7 @@ mod tests {
         let upid: Upid =
             "UPID:pve1:0000A1B2:00C3D4E5:6912AB34:qmcreate:401:ichor@pve!t1:".parse().expect("upid");
         assert_eq!(upid.host(), "pve1");
+        assert_eq!((upid.kind(), upid.about(), upid.user()), ("qmcreate", "401", "ichor@pve!t1"));
         for broken in ["", "UPID:", "UPID:p:0:0:0:a:b:c:", "UPID:a/b:0000A1B2:00C3D4E5:6912AB34:q:1:u:"] {
             assert!(broken.parse::<Upid>().is_err(), "{broken}");
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{bound::Cause, clock::Time, kube, pve, talos};
+use crate::{bound::Cause, clock::Time, incident::Incident, kube, pve, talos};
 
 /// Something that happens at its time without anybody calling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub enum Event {
     Talos(talos::Event),
     /// Something in a Kubernetes cluster: a pod becomes ready.
     Kube(kube::Event),
+    /// Something that nobody in the datacentre wished for.
+    Incident(Incident),
 }
 
 impl Event {

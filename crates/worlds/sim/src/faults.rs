@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{hostility::Hostility, incident::Incident};
+
 /// What will go wrong, in the order in which it is looked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -89,15 +91,37 @@ pub enum Kind {
     },
     /// The body is another one.
     Payload(String),
-    /// The task that the call starts fails with this text.
+    /// The task that the call starts fails with this text before it has done anything. At a server without tasks
+    /// the call itself fails with it.
     TaskFails(String),
-    /// Somebody else holds the locks that the call wants.
+    /// Somebody else holds the locks that the call wants, and those that its task wants. A server without such locks
+    /// answers late.
     LockHeld {
         /// For how long.
         millis: u64,
     },
     /// The caller has lost every right.
     PermissionLost,
+    /// The call takes effect, and the answer is one that is meant to harm the client.
+    Hostile(Hostility),
+    /// Something befalls the datacentre with the call; the call itself goes on, and may meet another fault.
+    Befall {
+        /// What.
+        event: Incident,
+        /// Before or after the call's effect.
+        when: When,
+    },
+}
+
+/// What a call meets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Met {
+    /// What happens to it.
+    pub kind: Option<Kind>,
+    /// What befalls the datacentre before it has its effect.
+    pub before: Vec<Incident>,
+    /// What befalls the datacentre when it is answered.
+    pub after: Vec<Incident>,
 }
 
 /// Whether a call has its effect before it goes wrong.
@@ -111,16 +135,23 @@ pub enum When {
 }
 
 impl FaultPlan {
-    /// Counts a call, and returns what happens to it.
-    pub fn meet(&mut self, server: Server, method: &str, path: &str) -> Option<Kind> {
-        let mut met = None;
+    /// Counts a call, and returns what happens to it: the first fault that fits, and everything that befalls the
+    /// datacentre.
+    pub fn meet(&mut self, server: Server, method: &str, path: &str) -> Met {
+        let mut met = Met::default();
         for fault in &mut self.0 {
             if !fault.on.matches(server, method, path) {
                 continue;
             }
             fault.seen = fault.seen.saturating_add(1);
-            if met.is_none() && (fault.occurrence == 0 || fault.occurrence == fault.seen) {
-                met = Some(fault.fault.clone());
+            if fault.occurrence != 0 && fault.occurrence != fault.seen {
+                continue;
+            }
+            match &fault.fault {
+                Kind::Befall { event, when: When::Before } => met.before.push(event.clone()),
+                Kind::Befall { event, when: When::After } => met.after.push(event.clone()),
+                kind if met.kind.is_none() => met.kind = Some(kind.clone().at(server)),
+                _ => {}
             }
         }
         met
@@ -136,6 +167,24 @@ impl Calls {
 }
 
 impl Kind {
+    /// Returns what a fault means at a server.
+    fn at(self, server: Server) -> Self {
+        /// gRPC's numbers for a broken server and for a caller who may not.
+        const INTERNAL: u16 = 13;
+        const PERMISSION_DENIED: u16 = 7;
+        let before = |code, reason: &str| Self::Status { code, reason: reason.into(), when: When::Before };
+        match (self, server) {
+            (Self::TaskFails(text), Server::Talos) => before(INTERNAL, &text),
+            (Self::TaskFails(text), Server::Factory | Server::Kube) => before(500, &text),
+            (Self::LockHeld { millis }, Server::Talos | Server::Factory | Server::Kube) => {
+                Self::Slow { millis }
+            }
+            (Self::PermissionLost, Server::Talos) => before(PERMISSION_DENIED, "not authorized"),
+            (Self::PermissionLost, Server::Factory) => before(403, "Forbidden"),
+            (kind, _) => kind,
+        }
+    }
+
     /// Returns by how much an answer is late.
     pub const fn delay(&self) -> Duration {
         match self {
@@ -188,8 +237,21 @@ mod tests {
         let text = r#"[{"server": "pve", "method": "POST", "path": "/nodes/*/qemu", "occurrence": 2,
             "fault": {"status": {"code": 596, "when": "after"}}}]"#;
         let mut plan: FaultPlan = serde_json::from_str(text).expect("plan");
-        let mut meet = || plan.meet(Server::Pve, "POST", "/nodes/pve1/qemu").is_some();
+        let mut meet = || plan.meet(Server::Pve, "POST", "/nodes/pve1/qemu").kind.is_some();
         assert_eq!([meet(), meet(), meet()], [false, true, false]);
-        assert_eq!(plan.meet(Server::Pve, "GET", "/nodes/pve1/qemu"), None);
+        assert_eq!(plan.meet(Server::Pve, "GET", "/nodes/pve1/qemu"), Met::default());
+    }
+
+    #[test]
+    fn incidents_come_with_a_fault_of_the_same_call() {
+        let text = r#"[
+            {"server": "kube", "path": "*", "fault": {"befall": {"event": {"host_down": {"host": "a"}}, "when": "before"}}},
+            {"server": "kube", "path": "*", "fault": "twice"},
+            {"server": "kube", "path": "*", "fault": {"hostile": "endless"}},
+            {"server": "kube", "path": "*", "fault": {"befall": {"event": "certificate_swapped", "when": "after"}}}]"#;
+        let mut plan: FaultPlan = serde_json::from_str(text).expect("plan");
+        let met = plan.meet(Server::Kube, "GET", "/api");
+        assert_eq!(met.before, [Incident::HostDown { host: "a".into() }]);
+        assert_eq!((met.kind, met.after), (Some(Kind::Twice), vec![Incident::CertificateSwapped]));
     }
 }

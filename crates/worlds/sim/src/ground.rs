@@ -96,6 +96,13 @@ pub struct Mischief {
     pub no_rights: bool,
 }
 
+impl Mischief {
+    /// Returns whether somebody else holds every lock that the call wants.
+    pub fn holds_locks(&self, now: Time) -> bool {
+        self.locks_held_until.is_some_and(|until| now < until)
+    }
+}
+
 impl Ground {
     /// Prepares the ground.
     pub fn new(seed: u64, profile: Profile) -> Self {
@@ -319,8 +326,39 @@ pub struct NetworkCard {
 pub struct Guest {
     /// What its agent says; absent while none answers.
     pub agent: Option<AgentView>,
-    /// What it printed to the serial console.
+    /// The end of what it printed to the serial console.
     pub console: String,
+    /// How many bytes it printed in all.
+    #[serde(default)]
+    pub printed: u64,
+}
+
+/// So much of what a guest printed is kept.
+const MOST_CONSOLE: usize = 64 * 1024;
+
+impl Guest {
+    /// Prints to the serial console.
+    pub fn print(&mut self, text: &str) {
+        self.console.push_str(text);
+        self.printed += text.len() as u64;
+        if self.console.len() > MOST_CONSOLE {
+            let mut cut = self.console.len() - MOST_CONSOLE / 2;
+            while !self.console.is_char_boundary(cut) {
+                cut += 1;
+            }
+            self.console.drain(..cut);
+        }
+    }
+
+    /// Returns what was printed after that many bytes, as far as it is kept.
+    pub fn printed_since(&self, seen: u64) -> &str {
+        let new = usize::try_from(self.printed.saturating_sub(seen)).unwrap_or(usize::MAX);
+        let mut from = self.console.len().saturating_sub(new);
+        while !self.console.is_char_boundary(from) {
+            from += 1;
+        }
+        &self.console[from..]
+    }
 }
 
 /// What a guest agent says.

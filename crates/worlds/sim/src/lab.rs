@@ -2,7 +2,12 @@
 
 mod mishap;
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    net::IpAddr,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,16 +15,19 @@ use crate::{
     agenda::Event,
     clock::Time,
     factory::Factory,
-    faults::{Kind, Server},
+    faults::{Kind, Met, Server},
     ground::Ground,
+    hostility::Tap,
     kube,
     profile::Profile,
     pve::{
         Datacentre,
+        qemu::console,
         storage::web::{Address, Page},
     },
     record::{Call, Record},
     signal::Signal,
+    strangers::Stranger,
     talos::Machines,
     tls::Persona,
     wire::{Polled, Request, Response, Rpc, RpcReply, StreamId},
@@ -67,17 +75,44 @@ impl Door {
     }
 }
 
-/// A fault that a call met.
-#[derive(Debug, Clone)]
-struct Fault {
-    kind: Kind,
-    /// Whether the call met it before, and is only asked again.
-    again: bool,
-    call: CallKey,
+/// What tells a call that is asked again from others, also from those of the same moment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct CallKey {
+    began: Time,
+    server: Server,
+    method: String,
+    path: String,
+    /// A digest of what it says.
+    said: u64,
 }
 
-/// What tells a call that is asked again from others.
-type CallKey = (Time, Server, String);
+impl CallKey {
+    fn of_http(door: &Door, request: &Request) -> Self {
+        Self {
+            began: request.began,
+            server: door.server(),
+            method: request.method.clone(),
+            path: door.path(request).to_owned(),
+            said: digest(&(&request.query, &request.body)),
+        }
+    }
+
+    fn of_rpc(address: IpAddr, rpc: &Rpc) -> Self {
+        Self {
+            began: rpc.began,
+            server: Server::Talos,
+            method: String::new(),
+            path: rpc.method.clone(),
+            said: digest(&(address, &rpc.messages)),
+        }
+    }
+}
+
+fn digest(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
 
 /// The simulated datacentre.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,10 +130,19 @@ pub struct Lab {
     /// As whom the Proxmox API and the Image Factory present themselves.
     #[serde(default)]
     persona: Option<Persona>,
-    /// Faults of calls that are kept waiting.
+    /// The VMs of others, as they were when they were last left alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) strangers: Vec<Stranger>,
+    /// What calls met that are not answered yet.
     #[serde(skip)]
-    waiting: BTreeMap<CallKey, Kind>,
+    waiting: BTreeMap<CallKey, Met>,
+    /// Answers without end.
+    #[serde(skip)]
+    taps: BTreeMap<StreamId, Tap>,
 }
+
+/// Streams of hostile servers have numbers that no other stream has.
+const FIRST_TAP: u64 = 1 << 63;
 
 impl Lab {
     /// Starts an empty lab.
@@ -110,7 +154,9 @@ impl Lab {
             factory: Factory::default(),
             clusters: kube::Clusters::default(),
             persona: None,
+            strangers: Vec::new(),
             waiting: BTreeMap::new(),
+            taps: BTreeMap::new(),
         }
     }
 
@@ -125,6 +171,8 @@ impl Lab {
                 Event::Pve(event) => self.pve.happen(&mut self.ground, event),
                 Event::Talos(event) => self.machines.happen(&mut self.ground, event),
                 Event::Kube(event) => self.clusters.happen(&mut self.ground, event),
+                // What cannot happen any more does not.
+                Event::Incident(incident) => drop(self.befall(&incident)),
             }
             self.deliver();
             self.ground.happened += 1;
@@ -149,11 +197,12 @@ impl Lab {
         if let Door::Kube(cluster) = door {
             self.ground.needs(&format!("kubernetes {cluster}"));
         }
-        let fault = self.fault(request.began, door.server(), &request.method, door.path(request));
+        let call = CallKey::of_http(door, request);
+        let fault = self.meet(&call);
         #[cfg(feature = "judge")]
         let unharmed = fault.is_none();
         let progress = match fault {
-            Some(fault) => mishap::http(self, door, request, fault),
+            Some(kind) => mishap::http(self, door, request, &call, kind),
             None => self.answer(door, request),
         };
         #[cfg(feature = "judge")]
@@ -161,8 +210,7 @@ impl Lab {
             crate::judge::watch(self.pve.release, request, response);
         }
         if let Progress::Done(response) = &progress {
-            let status = Some(response.status).filter(|status| *status != 0);
-            self.note(request.began, door.server(), &request.method, door.path(request), status);
+            self.end(call, Some(response.status).filter(|status| *status != 0));
         }
         progress
     }
@@ -174,12 +222,13 @@ impl Lab {
         if let Some(machine) = self.machines.owner(address) {
             self.ground.needs(&format!("api {}", machine.vmid()));
         }
-        let progress = match self.fault(rpc.began, Server::Talos, "", &rpc.method) {
-            Some(fault) => mishap::rpc(self, address, rpc, fault),
+        let call = CallKey::of_rpc(address, rpc);
+        let progress = match self.meet(&call) {
+            Some(kind) => mishap::rpc(self, address, rpc, &call, kind),
             None => self.answer_rpc(address, rpc),
         };
         if let Progress::Done(reply) = &progress {
-            self.note(rpc.began, Server::Talos, "", &rpc.method, Some(reply.status()));
+            self.end(call, Some(reply.status()));
         }
         progress
     }
@@ -187,6 +236,10 @@ impl Lab {
     /// Answers as if nothing ever went wrong.
     fn answer(&mut self, door: &Door, request: &Request) -> Progress<Response> {
         let progress = match door {
+            // Whoever talks to a host that is down talks to nobody.
+            Door::Pve if !self.front_is_up() => {
+                Progress::Done(Response { close: true, ..Response::default() })
+            }
             Door::Pve => self.pve.call(&mut self.ground, request),
             Door::Factory => {
                 let response = self.factory.call(&mut self.ground, request);
@@ -212,34 +265,107 @@ impl Lab {
         progress
     }
 
-    /// Returns what goes wrong with a call. One that is asked again was met already.
-    fn fault(&mut self, began: Time, server: Server, method: &str, path: &str) -> Option<Fault> {
-        let call = (began, server, path.to_owned());
-        if let Some(kind) = self.waiting.get(&call) {
-            return Some(Fault { kind: kind.clone(), again: true, call });
+    /// Returns what goes wrong with a call. One that is asked again has met it already.
+    fn meet(&mut self, call: &CallKey) -> Option<Kind> {
+        if let Some(met) = self.waiting.get(call) {
+            return met.kind.clone();
         }
-        let kind = self.ground.faults.meet(server, method, path)?;
-        self.waiting.insert(call.clone(), kind.clone());
-        Some(Fault { kind, again: false, call })
+        if self.ground.faults.0.is_empty() {
+            return None;
+        }
+        let mut met = self.ground.faults.meet(call.server, &call.method, &call.path);
+        for incident in std::mem::take(&mut met.before) {
+            // What cannot happen does not; the call goes on all the same.
+            let _ = self.befall(&incident);
+        }
+        let kind = met.kind.clone();
+        self.waiting.insert(call.clone(), met);
+        kind
     }
 
-    fn note(&mut self, at: Time, server: Server, method: &str, path: &str, status: Option<u16>) {
-        self.waiting.remove(&(at, server, path.to_owned()));
-        let (method, path) = (method.to_owned(), path.to_owned());
+    /// Lets a call meet something else when it is asked again.
+    fn meets_next(&mut self, call: &CallKey, kind: Kind) {
+        self.waiting.entry(call.clone()).or_default().kind = Some(kind);
+    }
+
+    /// A call is answered.
+    fn end(&mut self, call: CallKey, status: Option<u16>) {
+        for incident in self.waiting.remove(&call).unwrap_or_default().after {
+            let _ = self.befall(&incident);
+        }
+        let CallKey { began: at, server, method, path, .. } = call;
         self.ground.record.add(Call { at, server, method, path, status });
+    }
+
+    /// Opens an answer without end.
+    fn open_tap(&mut self, tap: Tap) -> StreamId {
+        let last = self.taps.last_key_value().map_or(FIRST_TAP, |(id, _)| id.0);
+        let id = StreamId(last + 1);
+        self.taps.insert(id, tap);
+        id
     }
 
     /// Returns what a stream of an HTTP answer has to say.
     pub fn poll(&mut self, door: &Door, stream: StreamId) -> Polled {
+        if let Some(tap) = self.taps.get_mut(&stream) {
+            return tap.poll(self.ground.now);
+        }
         match door {
             Door::Kube(_) => self.clusters.poll(&mut self.ground, stream),
             Door::Pve | Door::Factory => Polled::End,
         }
     }
 
+    /// Joins a websocket that the Proxmox API let in to the console that listens on a port; nothing where none does.
+    pub fn open_console(&mut self, port: u16) -> Option<StreamId> {
+        console::connect(&mut self.pve, &self.ground, port)
+    }
+
+    /// Takes what the client of a console sent.
+    pub fn tell_console(&mut self, client: StreamId, bytes: &[u8]) {
+        console::hear(&mut self.pve, &mut self.ground, client, bytes);
+    }
+
+    /// Returns what the client of a console is sent now.
+    pub fn poll_console(&mut self, client: StreamId) -> Polled {
+        console::poll(&mut self.pve, &mut self.ground, client)
+    }
+
+    /// The client of a console has gone.
+    pub fn close_console(&mut self, client: StreamId) {
+        console::hang_up(&mut self.pve, &mut self.ground, client);
+    }
+
     /// Returns what a stream of a machine has to say.
     pub fn poll_rpc(&mut self, _address: IpAddr, stream: StreamId) -> Polled {
+        if let Some(tap) = self.taps.get_mut(&stream) {
+            return tap.poll_rpc(self.ground.now);
+        }
         self.machines.poll(&mut self.ground, stream)
+    }
+
+    /// Returns how many answers go on that nobody has closed.
+    pub fn open_streams(&self) -> usize {
+        self.taps.len() + self.clusters.open_watches() + self.machines.open_streams()
+    }
+
+    /// Forgets a stream of an HTTP answer whose client has gone.
+    pub fn close(&mut self, door: &Door, stream: StreamId) {
+        if self.taps.remove(&stream).is_none() && matches!(door, Door::Kube(_)) {
+            self.clusters.close(stream);
+        }
+    }
+
+    /// Forgets a stream of a machine whose client has gone.
+    pub fn close_rpc(&mut self, stream: StreamId) {
+        if self.taps.remove(&stream).is_none() {
+            self.machines.close(stream);
+        }
+    }
+
+    /// Returns whether the host is up that clients of the Proxmox API talk to.
+    pub fn front_is_up(&self) -> bool {
+        self.pve.hosts.get(&self.pve.front).is_none_or(|host| host.online)
     }
 
     /// Forgets the calls so far, and measures anew how long what follows has to take.
@@ -297,7 +423,7 @@ impl Lab {
     }
 
     /// Lets happen what is due at this very moment.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.deliver();
         self.advance(self.ground.now);
     }

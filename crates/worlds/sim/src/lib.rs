@@ -10,7 +10,9 @@
 //!    client; the door advances time and asks again.
 //! 3. What goes on by itself (tasks, boots, elections) stands in the [`agenda`] and happens in
 //!    [`Lab::advance`].
-//! 4. The parts do not call each other. They share a [`ground::Ground`] (clock, disks, what guests show) and send
+//! 4. What goes wrong stands in a plan ([`faults`]), servers that mean harm included ([`hostility`]); what befalls
+//!    the datacentre itself is an [`incident`]. [`strangers`] are what must come out of all of it untouched.
+//! 5. The parts do not call each other. They share a [`ground::Ground`] (clock, disks, what guests show) and send
 //!    [`signal::Signal`]s, which the lab delivers.
 
 pub mod agenda;
@@ -19,6 +21,8 @@ pub mod clock;
 pub mod factory;
 pub mod faults;
 pub mod ground;
+pub mod hostility;
+pub mod incident;
 #[cfg(feature = "judge")]
 pub mod judge;
 pub mod kube;
@@ -30,6 +34,7 @@ pub mod record;
 pub mod replay;
 pub mod setup;
 pub mod signal;
+pub mod strangers;
 pub mod talos;
 pub mod tls;
 pub mod wire;

@@ -96,6 +96,9 @@ pub struct Datacentre {
     pub storage: storage::Storages,
     /// VMs.
     pub vms: BTreeMap<VmId, qemu::Vm>,
+    /// Containers; the lab knows no more of them than what lists show.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub containers: BTreeMap<VmId, cluster::Container>,
     /// What the status daemon said last.
     pub broadcast: cluster::Broadcast,
     /// Options of the datacentre.
@@ -110,6 +113,9 @@ pub struct Datacentre {
     pub sdn: sdn::Sdn,
     /// Names for devices of hosts.
     pub mapping: mapping::Mappings,
+    /// Consoles.
+    #[serde(skip)]
+    pub consoles: qemu::console::Consoles,
     /// Calls that the server keeps waiting.
     pub waiting: dispatch::Waiting,
 }

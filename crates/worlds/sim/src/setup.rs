@@ -16,6 +16,7 @@ use crate::{
         release::Release,
         world::{self, NewDatacentre, NewHost},
     },
+    strangers,
     talos::{lan::DhcpServer, persona::Drawn, persona::timestamp},
     tls::{Clients, Persona},
 };
@@ -44,6 +45,8 @@ pub struct Setup {
     pub shared_storage: bool,
     /// Bridges with a DHCP server, and what it leases.
     pub leases: BTreeMap<String, (Ipv4Addr, Ipv4Addr, u8)>,
+    /// How many VMs and containers of others there are.
+    pub strangers: u32,
     /// Names and addresses that the Proxmox API is reached by, besides those of the hosts.
     pub names: Vec<String>,
 }
@@ -66,6 +69,7 @@ impl Setup {
             capacity: 1 << 40,
             shared_storage: true,
             leases: BTreeMap::new(),
+            strangers: 0,
             names: vec!["127.0.0.1".into(), "localhost".into()],
         }
     }
@@ -93,26 +97,43 @@ impl Setup {
         if let Some(persona) = self.persona() {
             lab.present_as(persona);
         }
+        strangers::settle(&mut lab, self.seed, self.strangers);
         lab
     }
 
     /// The servers of the lab present themselves with one certificate that nobody vouches for, as a fresh
     /// Proxmox does for those who do not know its CA.
     fn persona(&self) -> Option<Persona> {
-        const TEN_YEARS: Duration = Duration::from_hours(87_600);
-        let mut entropy = Drawn::new(self.seed, "pve", 0);
-        let term = Term { now: timestamp(self.begins), lifetime: TEN_YEARS };
         let of_hosts = self.hosts.iter().flat_map(|host| [host.name.as_str(), host.address.as_str()]);
         let names: BTreeSet<&str> = of_hosts.chain(self.names.iter().map(String::as_str)).collect();
-        let names: Vec<ServerName> = names.into_iter().map(ServerName::new).collect();
-        let facts =
-            Server { common_name: self.hosts.first().map(|host| host.name.as_str()), reached_by: &names };
-        let server = self_signed_server(&facts, term, &mut entropy).ok()?;
-        let certificates = vec![server.certificate.der().to_vec()];
-        Some(Persona {
-            certificates,
-            key: server.key.to_pkcs8_der().ok()?.to_vec(),
-            clients: Clients::Anyone,
-        })
+        let first = self.hosts.first().map(|host| host.name.as_str());
+        persona(&mut Drawn::new(self.seed, "pve", 0), self.begins, first, &names)
+    }
+}
+
+fn persona(
+    entropy: &mut Drawn,
+    begins: Time,
+    common_name: Option<&str>,
+    names: &BTreeSet<&str>,
+) -> Option<Persona> {
+    const TEN_YEARS: Duration = Duration::from_hours(87_600);
+    let term = Term { now: timestamp(begins), lifetime: TEN_YEARS };
+    let names: Vec<ServerName> = names.iter().map(|name| ServerName::new(name)).collect();
+    let facts = Server { common_name, reached_by: &names };
+    let server = self_signed_server(&facts, term, entropy).ok()?;
+    let certificates = vec![server.certificate.der().to_vec()];
+    Some(Persona { certificates, key: server.key.to_pkcs8_der().ok()?.to_vec(), clients: Clients::Anyone })
+}
+
+impl Lab {
+    /// Lets the Proxmox API and the Image Factory show another certificate, with the same names.
+    pub(crate) fn swap_certificate(&mut self) -> Result<(), String> {
+        let mut entropy = Drawn::new(self.ground.random.bits(), "swapped", 0);
+        let hosts = self.pve.hosts.iter().flat_map(|(name, host)| [name.as_str(), host.address.as_str()]);
+        let names: BTreeSet<&str> = hosts.chain(["127.0.0.1", "localhost"]).collect();
+        let other = persona(&mut entropy, self.ground.now, Some(&self.pve.front), &names);
+        self.present_as(other.ok_or("no other certificate can be made")?);
+        Ok(())
     }
 }

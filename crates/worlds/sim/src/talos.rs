@@ -24,6 +24,7 @@ mod resources;
 mod serve;
 mod snapshot;
 mod streams;
+mod trouble;
 mod wanted;
 
 use std::{
@@ -67,6 +68,12 @@ pub struct Mishaps {
     pub boots: BTreeSet<String>,
     /// Machines whose clocks cannot be set.
     pub clocks: BTreeSet<VmId>,
+    /// Machines whose guest agents say nothing.
+    #[serde(default)]
+    pub agents: BTreeSet<VmId>,
+    /// Addresses at which machines answer that are none of ours, whoever else has them.
+    #[serde(default)]
+    pub usurped: BTreeMap<IpAddr, VmId>,
 }
 
 impl Mishaps {
@@ -78,6 +85,9 @@ impl Mishaps {
 impl Machines {
     /// Returns the machine that answers at an address: its own, or one that it holds for its cluster.
     pub fn owner(&self, address: IpAddr) -> Option<&Machine> {
+        if let Some(usurper) = self.mishaps.usurped.get(&address) {
+            return self.by_id.get(usurper);
+        }
         let has = |machine: &&Machine| {
             machine
                 .run

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use ichor_model::Problem;
+use zeroize::Zeroizing;
 
 use super::{
     Authority, Certificate, Entropy, PkiError, PrivateKey, Timestamp,
@@ -74,6 +75,13 @@ pub struct Client {
     pub certificate: Certificate,
     /// Its key.
     pub key: PrivateKey,
+}
+
+impl Client {
+    /// Returns the certificate and its key as TLS takes them: DER, the key as PKCS #8.
+    pub fn to_der(&self) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), PkiError> {
+        Ok((self.certificate.der().to_vec(), self.key.to_pkcs8_der()?))
+    }
 }
 
 /// When a certificate is made, and for how long.

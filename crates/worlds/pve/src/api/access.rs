@@ -1,4 +1,4 @@
-//! `/access` and `/pools`.
+//! `/access`.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,4 @@ pub type Permissions = BTreeMap<String, BTreeMap<String, u8>>;
 /// Asks for the caller's own rights.
 pub fn permissions() -> Call<Permissions> {
     Call::new(Method::Get, &["access", "permissions"])
-}
-
-/// Makes a pool.
-pub fn create_pool(pool: &str, comment: &str) -> Call<()> {
-    Call::new(Method::Post, &["pools"]).with("poolid", pool).with("comment", comment)
 }

@@ -74,6 +74,9 @@ pub struct HostRow {
     /// Memory in bytes.
     #[serde(default)]
     pub maxmem: Option<u64>,
+    /// Memory in use, in bytes.
+    #[serde(default)]
+    pub mem: Option<u64>,
     /// The SHA-256 fingerprint of its certificate.
     #[serde(default)]
     pub ssl_fingerprint: Option<String>,
@@ -82,6 +85,84 @@ pub struct HostRow {
 /// Lists the hosts.
 pub fn hosts() -> Call<Vec<HostRow>> {
     Call::new(Method::Get, &["nodes"])
+}
+
+/// A storage, once for every host that it is on.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct StorageSeen {
+    /// Its name.
+    pub storage: String,
+    /// The host.
+    pub node: HostName,
+    /// `available`, or `unknown`.
+    #[serde(default)]
+    pub status: String,
+    /// Its kind, such as `dir` or `lvmthin`.
+    #[serde(default)]
+    pub plugintype: String,
+    /// What it may hold, joined by commas in no order; absent while nobody has looked.
+    #[serde(default)]
+    pub content: String,
+    /// Whether all hosts see the same.
+    #[serde(default)]
+    pub shared: u8,
+    /// Bytes in use.
+    #[serde(default)]
+    pub disk: u64,
+    /// All bytes.
+    #[serde(default)]
+    pub maxdisk: u64,
+}
+
+/// Something that a cluster has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Resource {
+    /// A VM or a container.
+    Guest(GuestRow),
+    /// A host.
+    Host(HostRow),
+    /// A storage on a host.
+    Storage(StorageSeen),
+    /// Something else, such as a network.
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Resource {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let read = match value["type"].as_str() {
+            Some("qemu" | "lxc") => serde_json::from_value(value).map(Self::Guest),
+            Some("node") => serde_json::from_value(value).map(Self::Host),
+            Some("storage") => serde_json::from_value(value).map(Self::Storage),
+            _ => Ok(Self::Other),
+        };
+        read.map_err(serde::de::Error::custom)
+    }
+}
+
+/// Lists hosts, storages and guests at once. It lags behind, as [`guests`] does.
+pub fn resources() -> Call<Vec<Resource>> {
+    Call::new(Method::Get, &["cluster", "resources"])
+}
+
+/// Asks for a VMID that is free. It is not reserved: others may get the same one.
+pub fn next_vmid() -> Call<NextVmId> {
+    Call::new(Method::Get, &["cluster", "nextid"])
+}
+
+/// A VMID, which is written as a text here alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextVmId(pub VmId);
+
+impl<'de> Deserialize<'de> for NextVmId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let vmid = text.parse().map_err(|_| serde::de::Error::custom("this is not a VMID"));
+        vmid.map(Self)
+    }
 }
 
 /// A network interface of a host.

@@ -1,6 +1,6 @@
 //! `/nodes/{host}/qemu`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use ichor_model::{HostName, VmId};
 use ichor_port::Method;
@@ -60,7 +60,7 @@ pub fn configure(host: &HostName, vmid: VmId, options: Params) -> Call<Option<Up
     typed(Method::Post, host, vmid, &["config"]).with_all(options)
 }
 
-/// Grows a disk to a size in bytes.
+/// Grows a disk to a size.
 pub fn resize(host: &HostName, vmid: VmId, disk: &str, gib: u64) -> Call<Option<Upid>> {
     typed(Method::Put, host, vmid, &["resize"]).with("disk", disk).with("size", format!("{gib}G"))
 }
@@ -77,6 +77,8 @@ pub struct CloneOptions<'a> {
     pub newid: VmId,
     /// Its name.
     pub name: &'a str,
+    /// Its notes; absent: those of the source.
+    pub description: Option<String>,
     /// Its pool.
     pub pool: Option<&'a str>,
     /// The host it is made on, when that is another one.
@@ -90,6 +92,7 @@ pub fn clone(host: &HostName, source: VmId, options: &CloneOptions<'_>) -> Call<
     let mut params = Params::default();
     params.set("newid", options.newid);
     params.set("name", options.name);
+    params.set_some("description", options.description.as_ref());
     params.set_some("pool", options.pool);
     params.set_some("target", options.target);
     params.switch("full", options.full_on.is_some());
@@ -107,11 +110,60 @@ pub fn stop(host: &HostName, vmid: VmId) -> Call<Upid> {
     vm(Method::Post, host, vmid, &["status", "stop"]).with("overrule-shutdown", 1)
 }
 
+/// Asks a VM to shut down, and waits for so many seconds.
+pub fn shutdown(host: &HostName, vmid: VmId, seconds: u32) -> Call<Upid> {
+    vm(Method::Post, host, vmid, &["status", "shutdown"]).with("timeout", seconds)
+}
+
+/// Writes the cloud-init drive anew. It is also written at every start.
+pub fn regenerate_cloudinit(host: &HostName, vmid: VmId) -> Call<()> {
+    typed(Method::Put, host, vmid, &["cloudinit"])
+}
+
+/// An option that waits for a restart.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct PendingRow {
+    /// The option.
+    pub key: String,
+    /// What it says.
+    #[serde(default)]
+    pub value: Option<Value>,
+    /// What it will say.
+    #[serde(default)]
+    pub pending: Option<Value>,
+    /// Whether it will be gone: 1, or 2 when it was forced.
+    #[serde(default)]
+    pub delete: u8,
+}
+
+impl PendingRow {
+    /// Whether a restart would change it.
+    pub const fn waits(&self) -> bool {
+        self.pending.is_some() || self.delete > 0
+    }
+}
+
+/// Lists all options, with what is pending.
+pub fn pending(host: &HostName, vmid: VmId) -> Call<Vec<PendingRow>> {
+    typed(Method::Get, host, vmid, &["pending"])
+}
+
+/// Resets a VM, as its button does: QEMU goes on, and with it whoever reads its console.
+pub fn reset(host: &HostName, vmid: VmId) -> Call<Upid> {
+    vm(Method::Post, host, vmid, &["status", "reset"])
+}
+
 /// How a VM is at the moment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct VmStatus {
     /// `running` or `stopped`.
     pub status: String,
+    /// How QEMU calls it: `running`, `paused`, `prelaunch` and others.
+    #[serde(default)]
+    pub qmpstatus: Option<String>,
+    /// Seconds since it was switched on.
+    #[serde(default)]
+    pub uptime: u64,
     /// The lock on its config.
     #[serde(default)]
     pub lock: Option<String>,
@@ -134,7 +186,32 @@ pub struct AgentInterfaces {
     pub result: Value,
 }
 
+impl AgentInterfaces {
+    /// Returns the addresses of the card with a MAC.
+    pub fn addresses(&self, mac: &str) -> Vec<IpAddr> {
+        let cards = self.result.as_array().into_iter().flatten();
+        let own = cards.filter(|card| {
+            card["hardware-address"].as_str().is_some_and(|address| address.eq_ignore_ascii_case(mac))
+        });
+        let all = own.flat_map(|card| card["ip-addresses"].as_array().into_iter().flatten());
+        all.filter_map(|address| address["ip-address"].as_str()?.parse().ok()).collect()
+    }
+}
+
 /// Asks the guest agent for addresses.
 pub fn agent_interfaces(host: &HostName, vmid: VmId) -> Call<AgentInterfaces> {
     typed(Method::Get, host, vmid, &["agent", "network-get-interfaces"])
+}
+
+/// Asks the guest agent whether it is there. Each call may take three seconds when it is not.
+pub fn agent_ping(host: &HostName, vmid: VmId) -> Call<AgentAnswer> {
+    typed(Method::Post, host, vmid, &["agent", "ping"])
+}
+
+/// What a guest agent answers, if it answers at all.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct AgentAnswer {
+    /// Nothing, or what the agent refused.
+    #[serde(default)]
+    pub result: Value,
 }

@@ -1,10 +1,10 @@
 //! `/nodes/{host}/storage`.
 
-use ichor_model::HostName;
+use ichor_model::{HostName, VmId};
 use ichor_port::Method;
 use serde::Deserialize;
 
-use crate::{Call, Upid};
+use crate::{Call, Upid, upload};
 
 /// A storage as a host sees it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -45,6 +45,27 @@ pub fn storages(host: &HostName) -> Call<Vec<StorageRow>> {
     Call::new(Method::Get, &["nodes", host.as_str(), "storage"])
 }
 
+/// How a storage is at the moment.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct StorageStatus {
+    /// Its kind, such as `dir` or `lvmthin`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What it may hold, joined by commas in no order.
+    pub content: String,
+    /// Whether it works at the moment.
+    #[serde(default)]
+    pub active: u8,
+    /// Free bytes.
+    #[serde(default)]
+    pub avail: u64,
+}
+
+/// Asks how a storage of a host is.
+pub fn storage_status(host: &HostName, storage: &str) -> Call<StorageStatus> {
+    Call::new(Method::Get, &["nodes", host.as_str(), "storage", storage, "status"])
+}
+
 /// A volume on a storage.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct VolumeRow {
@@ -56,11 +77,19 @@ pub struct VolumeRow {
     /// Its format.
     #[serde(default)]
     pub format: String,
+    /// The VM that it belongs to.
+    #[serde(default)]
+    pub vmid: Option<VmId>,
 }
 
 /// Lists the volumes of one kind.
 pub fn volumes(host: &HostName, storage: &str, kind: &str) -> Call<Vec<VolumeRow>> {
     Call::new(Method::Get, &["nodes", host.as_str(), "storage", storage, "content"]).with("content", kind)
+}
+
+/// Lists the disks of one VM on a storage, also those that its config does not name.
+pub fn disks_of(host: &HostName, storage: &str, vmid: VmId) -> Call<Vec<VolumeRow>> {
+    volumes(host, storage, "images").with("vmid", vmid)
 }
 
 /// Deletes a volume.
@@ -91,4 +120,26 @@ pub fn download(host: &HostName, storage: &str, file: &Download<'_>) -> Call<Upi
         call = call.with("checksum", sha256).with("checksum-algorithm", "sha256");
     }
     call
+}
+
+/// A small file that is sent from memory.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UploadFile<'a> {
+    /// What it is: `iso` or `import`.
+    pub content: &'a str,
+    /// Its name on the storage. Proxmox turns all but letters, digits and `_.-` into `_`; so do we, beforehand.
+    pub filename: &'a str,
+    /// Its bytes, which may hold secrets.
+    pub bytes: &'a [u8],
+}
+
+/// Sends a file to a storage, in place of one with the same name. Its checksum is checked at the other end.
+pub fn upload(host: &HostName, storage: &str, file: &UploadFile<'_>) -> Call<Upid> {
+    let file_part = upload::Upload::new(file.filename, file.bytes);
+    // Nothing after the file is read, so the parameters come first.
+    Call::new(Method::Post, &["nodes", host.as_str(), "storage", storage, "upload"])
+        .with("content", file.content)
+        .with("checksum-algorithm", "sha256")
+        .with("checksum", file_part.sha256())
+        .with_upload(file_part)
 }

@@ -47,7 +47,19 @@ pub struct TaskRow {
     pub status: Option<String>,
 }
 
+impl TaskRow {
+    /// Whether it still runs. The list may say so for a few seconds too long; [`task_status`] does not.
+    pub fn is_running(&self) -> bool {
+        self.status.as_deref().is_none_or(|status| status == "RUNNING")
+    }
+}
+
 /// Lists the tasks about a VM, running and ended, newest first.
 pub fn tasks_of(host: &HostName, vmid: VmId) -> Call<Vec<TaskRow>> {
     Call::new(Method::Get, &["nodes", host.as_str(), "tasks"]).with("vmid", vmid).with("source", "all")
+}
+
+/// Lists the tasks that run on a host. One that another task started may be listed for seconds after its end.
+pub fn running_tasks(host: &HostName) -> Call<Vec<TaskRow>> {
+    Call::new(Method::Get, &["nodes", host.as_str(), "tasks"]).with("source", "active").with("limit", 500)
 }

@@ -87,6 +87,9 @@ pub struct Access {
     pub realms: BTreeMap<String, Realm>,
     /// What signs tickets: not a secret, as the lab has none.
     pub signature: u64,
+    /// Who has lost every right for the call at hand.
+    #[serde(skip)]
+    pub stripped: Option<String>,
 }
 
 /// A user.
@@ -190,6 +193,7 @@ impl Default for Access {
                 ("pve".into(), realm("pve", "Proxmox VE authentication server")),
             ]),
             signature: 0,
+            stripped: None,
         }
     }
 }
@@ -284,6 +288,9 @@ impl Access {
 
     /// Returns what somebody may do on a path, and what of it propagates.
     pub fn privileges(&self, id: &str, path: &str, release: Release) -> Propagated {
+        if self.stripped.as_deref() == Some(id) {
+            return Propagated::new();
+        }
         if id == ROOT {
             return all_privileges(release).into_iter().map(|name| (name, true)).collect();
         }

@@ -28,6 +28,19 @@ pub struct Broadcast {
     pub by_itself: bool,
 }
 
+/// A container, as far as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// Its host.
+    pub host: String,
+    /// Its name.
+    pub name: String,
+    /// Its tags.
+    pub tags: String,
+    /// Whether it runs.
+    pub runs: bool,
+}
+
 /// How often the status daemons speak.
 const ROUND: Duration = Duration::from_secs(10);
 
@@ -149,6 +162,11 @@ fn status(dc: &mut Datacentre, _: &mut Ground, _: &mut Call, _: &Params) -> Repl
 }
 
 impl Datacentre {
+    /// Returns whether a VM or a container has a number.
+    pub fn is_taken(&self, vmid: VmId) -> bool {
+        self.vms.contains_key(&vmid) || self.containers.contains_key(&vmid)
+    }
+
     /// Returns whether most hosts are there.
     pub fn is_quorate(&self) -> bool {
         let up = self.hosts.values().filter(|host| host.online).count();
@@ -177,6 +195,11 @@ fn resources(dc: &mut Datacentre, ground: &mut Ground, call: &mut Call, params: 
             }
             rows.push(row);
         }
+    }
+    if wanted("vm") {
+        let seen = dc.containers.iter();
+        let seen = seen.filter(|(vmid, _)| dc.may(caller, &format!("/vms/{vmid}"), &["VM.Audit"]));
+        rows.extend(seen.map(|(vmid, container)| container_row(dc, *vmid, container)));
     }
     if wanted("node") {
         rows.extend(dc.hosts.keys().map(|name| hosts::row(dc, caller, name, true)));
@@ -263,6 +286,28 @@ pub fn vm_row(dc: &Datacentre, _: &Ground, vmid: VmId) -> Option<Value> {
     Some(row)
 }
 
+fn container_row(dc: &Datacentre, vmid: VmId, container: &Container) -> Value {
+    let known = dc.hosts.get(&container.host).is_some_and(|host| host.online);
+    let status = match (known, container.runs) {
+        (false, _) => "unknown",
+        (true, true) => "running",
+        (true, false) => "stopped",
+    };
+    let mut row = json!({
+        "id": format!("lxc/{vmid}"),
+        "vmid": vmid.number(),
+        "type": "lxc",
+        "node": container.host,
+        "status": status,
+        "tags": container.tags,
+    });
+    if known {
+        row["name"] = container.name.clone().into();
+        row["template"] = 0.into();
+    }
+    row
+}
+
 /// Returns a storage as the cluster's resources show it.
 pub fn storage_row(dc: &Datacentre, host: &str, storage: &str) -> Option<Value> {
     let definition = dc.storage.definitions.get(storage)?;
@@ -292,7 +337,7 @@ const RANGE: (u32, u32) = (100, 1_000_000);
 
 fn next_id(dc: &mut Datacentre, _: &mut Ground, _: &mut Call, params: &Params) -> Reply {
     if let Some(vmid) = params.vmid("vmid") {
-        if dc.vms.contains_key(&vmid) {
+        if dc.is_taken(vmid) {
             return Err(ApiError::param("vmid", format!("VM {vmid} already exists")).into());
         }
         return Ok(Answer::from(vmid.to_string()));
@@ -301,8 +346,7 @@ fn next_id(dc: &mut Datacentre, _: &mut Ground, _: &mut Call, params: &Params) -
         dc.option_key("next-id", key).and_then(|text| text.parse().ok()).unwrap_or(default)
     };
     let (lower, upper) = (number("lower", RANGE.0), number("upper", RANGE.1));
-    let free =
-        (lower..upper).find(|number| VmId::new(*number).is_none_or(|vmid| !dc.vms.contains_key(&vmid)));
+    let free = (lower..upper).find(|number| VmId::new(*number).is_none_or(|vmid| !dc.is_taken(vmid)));
     match free {
         Some(number) => Ok(Answer::from(number.to_string())),
         None => {

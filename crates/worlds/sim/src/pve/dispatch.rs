@@ -116,7 +116,7 @@ impl Call {
         mode: Mode,
         real: Duration,
     ) -> Result<(), Refusal> {
-        if dc.locks.free_for(lock, mode, CALL) {
+        if !ground.mischief.holds_locks(ground.now) && dc.locks.free_for(lock, mode, CALL) {
             return Ok(());
         }
         match self.patience.wait(ground, &format!("{lock:?}"), real) {
@@ -168,7 +168,9 @@ impl Waiting {
 /// Answers a request, or says when to ask again.
 pub fn call(dc: &mut Datacentre, ground: &mut Ground, request: &Request) -> Progress<Response> {
     let mut call = Call { patience: dc.waiting.resume(request, ground.now), ..Call::default() };
-    match answered(dc, ground, request, &mut call) {
+    let answered = answered(dc, ground, request, &mut call);
+    dc.access.stripped = None;
+    match answered {
         Ok(response) => Progress::Done(response),
         Err(until) => {
             dc.waiting.keep(request, until, call.patience);
@@ -191,7 +193,10 @@ fn answered(
         Err(response) => return Ok(response),
     };
     match access::authenticate(dc, ground.now, request, &front) {
-        Login::Caller(caller) => call.caller = caller,
+        Login::Caller(caller) => {
+            dc.access.stripped = ground.mischief.no_rights.then(|| caller.id.clone());
+            call.caller = caller;
+        }
         Login::Refused(status, reason) => {
             return match call.patience.pass(ground, "login", FAILED_LOGIN) {
                 Some(until) => Err(until),

@@ -36,7 +36,7 @@ use self::config::{Config, Section};
 pub use self::migrate::migrate;
 use crate::{
     clock::Time,
-    ground::Ground,
+    ground::{Ground, Hardware},
     pve::{ApiError, Datacentre, Exit, Next, Params, Route, Worker, params::as_text},
     signal::Signal,
 };
@@ -69,8 +69,9 @@ pub struct Run {
     pub rebooting: bool,
     /// An agent in a guest that is no machine.
     pub agent: Option<agent::StandIn>,
-    /// The ticket of its console.
-    pub console_ticket: Option<String>,
+    /// What is to be switched on when it is told to go on: it was started with its processors frozen.
+    #[serde(default)]
+    pub frozen: Option<Box<Hardware>>,
 }
 
 impl Vm {
@@ -122,6 +123,8 @@ pub enum Work {
     Restore(Box<restore::Restore>),
     /// `vzdump`.
     Vzdump(Box<restore::Vzdump>),
+    /// `vncproxy`, for a serial console.
+    Console(console::Serve),
 }
 
 impl Work {
@@ -143,15 +146,17 @@ impl Work {
             Self::Migrate(work) => work.step(dc, ground, worker),
             Self::Restore(work) => work.step(dc, ground, worker),
             Self::Vzdump(work) => work.step(dc, ground, worker),
+            Self::Console(work) => work.step(dc, ground, &worker.upid),
         }
     }
 
     /// Cleans up after the process was told to end.
-    pub fn interrupt(&mut self, dc: &mut Datacentre, ground: &mut Ground, _worker: &mut Worker) -> Exit {
+    pub fn interrupt(&mut self, dc: &mut Datacentre, ground: &mut Ground, worker: &mut Worker) -> Exit {
         match self {
             Self::Create(work) => work.interrupt(dc, ground),
             Self::Clone(work) => work.interrupt(dc, ground),
             Self::Stop(work) => work.interrupt(dc),
+            Self::Console(work) => work.interrupt(dc, &worker.upid),
             _ => Exit::Failed("received interrupt".into()),
         }
     }
@@ -204,6 +209,7 @@ pub fn routes() -> Vec<Route> {
         Route::post(vm!("/migrate"), migrate::migrate),
         Route::post(vm!("/termproxy"), console::term_proxy),
         Route::post(vm!("/vncproxy"), console::vnc_proxy),
+        Route::get(vm!("/vncwebsocket"), console::websocket),
     ];
     routes.extend(agent_routes());
     routes

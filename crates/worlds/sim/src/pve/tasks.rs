@@ -94,6 +94,9 @@ pub struct Worker {
     pub warnings: u32,
     /// Since when it waits for what.
     pub patience: Patience,
+    /// Until when somebody else holds every lock that it wants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locks_held_until: Option<Time>,
 }
 
 impl Worker {
@@ -118,7 +121,7 @@ impl Worker {
         real: Duration,
     ) -> Result<(), Next> {
         let name = format!("{lock:?}");
-        if dc.locks.free_for(lock, mode, &self.upid) {
+        if self.can_have(dc, ground, lock, mode) {
             self.patience.forget(&name);
             dc.locks.take(lock.clone(), mode, &self.upid);
             return Ok(());
@@ -127,6 +130,12 @@ impl Worker {
             Blocked::Until(time) => Err(Next::WaitUntil(time)),
             Blocked::Timeout => Err(Next::Done(Exit::Failed(lock.timeout_text()))),
         }
+    }
+
+    /// Returns whether nobody else holds a lock.
+    pub fn can_have(&self, dc: &Datacentre, ground: &Ground, lock: &Lock, mode: Mode) -> bool {
+        self.locks_held_until.is_none_or(|until| until <= ground.now)
+            && dc.locks.free_for(lock, mode, &self.upid)
     }
 
     /// Lets go of a lock before the task ends.
@@ -161,6 +170,9 @@ pub struct Task {
     worker: Worker,
     /// How it ended.
     pub exit: Option<Ended>,
+    /// What it fails with before it has done anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    doomed: Option<String>,
     /// Whether another task started it.
     nested: bool,
     /// Whether the list of active tasks still names it: a task that another task started stays there until the
@@ -254,8 +266,13 @@ pub fn start(
     let booted_ticks = dc.hosts.get(host).map_or(0, |host| host.uptime(ground.now).as_millis() / 10);
     let pstart = u64::try_from(booted_ticks).unwrap_or_default();
     let upid = format!("UPID:{host}:{pid:08X}:{pstart:08X}:{start:08X}:{kind}:{id}:{user}:");
-    let worker =
-        Worker { upid: upid.clone(), host: host.to_owned(), user: user.to_owned(), ..Worker::default() };
+    let worker = Worker {
+        upid: upid.clone(),
+        host: host.to_owned(),
+        user: user.to_owned(),
+        locks_held_until: ground.mischief.locks_held_until,
+        ..Worker::default()
+    };
     let task = Task {
         upid: upid.clone(),
         host: host.to_owned(),
@@ -269,6 +286,7 @@ pub fn start(
         work: Some(work),
         worker,
         exit: None,
+        doomed: ground.mischief.task_fails.take(),
         nested: false,
         listed_as_running: true,
     };
@@ -311,7 +329,14 @@ fn forget_oldest(tasks: &mut Tasks) {
 /// Does the next stretch of a task.
 pub fn step(dc: &mut Datacentre, ground: &mut Ground, upid: &str) {
     let Some((mut work, mut worker)) = take_work(dc, upid) else { return };
-    let next = work.step(dc, ground, &mut worker);
+    let next = match dc.tasks.by_upid.get_mut(upid).and_then(|task| task.doomed.take()) {
+        Some(text) => {
+            // It cleans up as it does when it is told to end, and says what the fault plan wants it to.
+            let _ = work.interrupt(dc, ground, &mut worker);
+            Next::Done(Exit::Failed(text))
+        }
+        None => work.step(dc, ground, &mut worker),
+    };
     put_back(dc, upid, work, worker);
     match next {
         Next::After(real) => ground.after(real, agenda::Event::Pve(Event::Task(upid.to_owned()))),
@@ -335,7 +360,8 @@ fn put_back(dc: &mut Datacentre, upid: &str, work: Work, mut worker: Worker) {
     }
 }
 
-fn end(dc: &mut Datacentre, ground: &mut Ground, upid: &str, exit: &Exit) {
+/// Ends a task, if it runs.
+pub fn end(dc: &mut Datacentre, ground: &mut Ground, upid: &str, exit: &Exit) {
     dc.locks.release_all(upid);
     let at = ground.now.unix_seconds();
     let Some(task) = dc.tasks.by_upid.get_mut(upid).filter(|task| task.runs()) else { return };
@@ -370,6 +396,15 @@ pub fn interrupt(dc: &mut Datacentre, ground: &mut Ground, upid: &str) {
     let exit = work.interrupt(dc, ground, &mut worker);
     put_back(dc, upid, work, worker);
     end(dc, ground, upid, &exit);
+}
+
+/// A host has lost its power: its tasks are gone, and what they began stays as it is.
+pub fn host_down(dc: &mut Datacentre, ground: &mut Ground, host: &str) {
+    let tasks = dc.tasks.running().filter(|task| task.host == host);
+    let upids: Vec<String> = tasks.map(|task| task.upid.clone()).collect();
+    for upid in upids {
+        kill(dc, ground, &upid);
+    }
 }
 
 /// Kills a task's process (SIGKILL): what it held is free, what it began stays.

@@ -150,6 +150,11 @@ fn wide(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ichor_machineconfig::{
+        cidata::{self, Files},
+        secrets::SecretText,
+    };
+
     use super::*;
 
     /// Writes a directory record; `system_use` follows the name.
@@ -218,6 +223,23 @@ mod tests {
         }
         let plain = read(&disc(Kind::Plain)).expect("a disc");
         assert_eq!(plain.files[0].0, "user_dat");
+    }
+
+    #[test]
+    fn volumes_of_ours_are_read() {
+        for size in [0, 1, SECTOR - 1, SECTOR, SECTOR + 1, 2 << 20] {
+            let files = Files {
+                user_data: SecretText::new("x".repeat(size)),
+                meta_data: "instance-id: cp-1\n".into(),
+                network_config: "version: 2\n".into(),
+            };
+            let disc = read(files.iso().expect("an image").expose()).expect("a disc");
+            assert_eq!(disc.label, cidata::LABEL);
+            assert_eq!(disc.files.len(), 3);
+            assert!(disc.text("user-data").is_some_and(|text| text == files.user_data.expose()), "{size}");
+            assert_eq!(disc.text("meta-data"), Some(files.meta_data));
+            assert_eq!(disc.text("network-config"), Some(files.network_config));
+        }
     }
 
     #[test]

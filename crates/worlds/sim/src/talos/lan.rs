@@ -94,7 +94,8 @@ impl DhcpServer {
         })
     }
 
-    fn free(&self) -> Option<Ipv4Addr> {
+    /// Returns the first address that nobody has.
+    pub fn free(&self) -> Option<Ipv4Addr> {
         let reserved = self.reservations.values().map(|(address, _)| *address);
         let taken: BTreeSet<Ipv4Addr> = self.leases.values().copied().chain(reserved).collect();
         let (first, last) = (u32::from(self.first), u32::from(self.last));

@@ -111,8 +111,6 @@ impl Step {
 
 /// A loop that always finds something to do would be a mistake of ours; it must not hang the lab.
 const MOST_ROUNDS: usize = 64;
-/// The console keeps the end of what was printed.
-const MOST_CONSOLE: usize = 64 * 1024;
 
 impl Machines {
     /// Lets an event happen.
@@ -279,8 +277,8 @@ impl Machines {
     /// Prints to the console of a machine on which nothing runs.
     fn print(ground: &mut Ground, vmid: VmId, text: &str) {
         if let Some(guest) = ground.guests.get_mut(&vmid) {
-            guest.console.push_str(text);
-            guest.console.push_str("\r\n");
+            guest.print(text);
+            guest.print("\r\n");
         }
     }
 
@@ -975,7 +973,7 @@ impl Machines {
         for vmid in all {
             let Some(machine) = self.by_id.get(&vmid) else { continue };
             let unmet = Self::unmet(ground, machine);
-            let agent = machine.hardware.agent;
+            let agent = machine.hardware.agent && !self.mishaps.agents.contains(&vmid);
             let Some(run) = self.run_mut(vmid) else { continue };
             let now = ground.now;
             if run.told.as_ref() != Some(&(run.stage, unmet.clone())) {
@@ -984,14 +982,7 @@ impl Machines {
             let printed = run.journal.take_console();
             let view = (agent && run.runs("ext-qemu-guest-agent") && run.network.up).then(|| agent_view(run));
             if let Some(guest) = ground.guests.get_mut(&vmid) {
-                guest.console.push_str(&printed);
-                if guest.console.len() > MOST_CONSOLE {
-                    let mut cut = guest.console.len() - MOST_CONSOLE / 2;
-                    while !guest.console.is_char_boundary(cut) {
-                        cut += 1;
-                    }
-                    guest.console.drain(..cut);
-                }
+                guest.print(&printed);
                 guest.agent = view;
             }
         }

@@ -79,6 +79,20 @@ impl Machines {
         self.poll_one(ground, stream)
     }
 
+    /// Returns how many streams are open.
+    pub fn open_streams(&self) -> usize {
+        self.streams.streams.len()
+    }
+
+    /// Forgets a stream whose caller has gone, with the streams that it joins.
+    pub fn close(&mut self, stream: StreamId) {
+        if let Some(Stream { source: Source::Joined(parts), .. }) = self.streams.streams.remove(&stream.0) {
+            for (_, part) in parts {
+                self.streams.streams.remove(&part.0);
+            }
+        }
+    }
+
     /// Lets the streams of a machine that stops say what they have not yet said: nobody who followed it would
     /// miss its last words, however fast it goes.
     pub(super) fn last_words(&mut self, ground: &Ground, vmid: VmId) {

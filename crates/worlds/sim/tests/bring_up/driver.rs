@@ -106,12 +106,15 @@ pub struct Driver<'c> {
 
 impl<'c> Driver<'c> {
     pub fn new(seed: u64, profile: Profile, cluster: &'c Cluster) -> Self {
-        let lab = Setup::new(seed, profile).build();
+        Self::at(Setup::new(seed, profile).build(), cluster)
+    }
+
+    pub fn at(lab: Lab, cluster: &'c Cluster) -> Self {
         let secret = lab.pve.access.users[USER].tokens[TOKEN].secret.clone();
         Self { lab, pause: Duration::ZERO, cluster, token: format!("PVEAPIToken={USER}!{TOKEN}={secret}") }
     }
 
-    fn http(&mut self, door: &Door, mut request: Request) -> Response {
+    pub fn http(&mut self, door: &Door, mut request: Request) -> Response {
         request.began = self.lab.ground.now;
         for _ in 0..1000 {
             match self.lab.call(door, &request) {
@@ -122,7 +125,15 @@ impl<'c> Driver<'c> {
         panic!("{} {} never ends", request.method, request.path);
     }
 
-    fn pve(&mut self, method: &str, path: &str, params: &[(&str, &str)]) -> Value {
+    /// Calls Proxmox and expects success.
+    pub fn pve(&mut self, method: &str, path: &str, params: &[(&str, &str)]) -> Value {
+        let response = self.http(&Door::Pve, self.pve_request(method, path, params));
+        let text = String::from_utf8_lossy(&response.body);
+        assert_eq!(response.status, 200, "{method} {path}: {:?} {text}", response.reason);
+        serde_json::from_slice::<Value>(&response.body).expect("JSON")["data"].clone()
+    }
+
+    pub fn pve_request(&self, method: &str, path: &str, params: &[(&str, &str)]) -> Request {
         let encode = |text: &str| -> String { text.bytes().map(|byte| format!("%{byte:02X}")).collect() };
         let form: Vec<String> =
             params.iter().map(|(key, value)| format!("{key}={}", encode(value))).collect();
@@ -134,18 +145,15 @@ impl<'c> Driver<'c> {
             ("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()),
             ("content-length".to_owned(), body.len().to_string()),
         ];
-        let request = Request {
+        Request {
+            began: self.lab.ground.now,
             method: method.into(),
             path: format!("/api2/json{path}"),
             query,
             headers,
             body,
             ..Request::default()
-        };
-        let response = self.http(&Door::Pve, request);
-        let text = String::from_utf8_lossy(&response.body);
-        assert_eq!(response.status, 200, "{method} {path}: {:?} {text}", response.reason);
-        serde_json::from_slice::<Value>(&response.body).expect("JSON")["data"].clone()
+        }
     }
 
     /// Waits for a task to end well.
@@ -166,7 +174,7 @@ impl<'c> Driver<'c> {
     }
 
     /// Lets things happen until a condition holds, for an hour at most.
-    fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+    pub fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let deadline = self.lab.ground.now + Duration::from_hours(1);
         while !holds(self) {
             let next = self.lab.ground.agenda.next().filter(|next| *next <= deadline);
@@ -180,19 +188,13 @@ impl<'c> Driver<'c> {
         self.lab.advance(self.lab.ground.now + self.pause);
     }
 
-    fn rpc<Q: Message, A: Message + Default>(
+    pub fn rpc<Q: Message, A: Message + Default>(
         &mut self,
         last: u8,
         method: &str,
         query: &Q,
     ) -> Result<A, (i32, String)> {
-        let rpc = Rpc {
-            began: self.lab.ground.now,
-            method: method.into(),
-            metadata: Vec::new(),
-            messages: vec![query.encode_to_vec()],
-            client_certificate: Some(self.cluster.talos_admin.clone()),
-        };
+        let rpc = self.rpc_request(method, query);
         for _ in 0..1000 {
             match self.lab.rpc(IpAddr::from([10, 0, 0, last]), &rpc) {
                 Progress::Done(RpcReply::Messages { messages, .. }) => {
@@ -205,17 +207,33 @@ impl<'c> Driver<'c> {
         panic!("{method} never ends");
     }
 
-    fn nodes(&mut self) -> Vec<(String, bool)> {
+    pub fn rpc_request<Q: Message>(&self, method: &str, query: &Q) -> Rpc {
+        Rpc {
+            began: self.lab.ground.now,
+            method: method.into(),
+            metadata: Vec::new(),
+            messages: vec![query.encode_to_vec()],
+            client_certificate: Some(self.cluster.talos_admin.clone()),
+        }
+    }
+
+    pub fn kube_request(&self, method: &str, path: &str, body: &str) -> Request {
+        Request {
+            began: self.lab.ground.now,
+            method: method.into(),
+            path: path.into(),
+            headers: vec![("content-type".into(), "application/json".into())],
+            body: body.into(),
+            client_certificate: Some(self.cluster.kube_admin.clone()),
+            ..Request::default()
+        }
+    }
+
+    pub fn nodes(&mut self) -> Vec<(String, bool)> {
         let Some((cluster, _)) = self.lab.kube_persona(IpAddr::from([10, 0, 0, 11])) else {
             return Vec::new();
         };
-        let request = Request {
-            method: "GET".into(),
-            path: "/api/v1/nodes".into(),
-            client_certificate: Some(self.cluster.kube_admin.clone()),
-            ..Request::default()
-        };
-        let response = self.http(&Door::Kube(cluster), request);
+        let response = self.http(&Door::Kube(cluster), self.kube_request("GET", "/api/v1/nodes", ""));
         let list: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         let nodes = list["items"].as_array().into_iter().flatten().map(|node| {
             let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
@@ -226,9 +244,7 @@ impl<'c> Driver<'c> {
     }
 
     pub fn bring_up(&mut self) {
-        for upid in self.downloads() {
-            self.wait_for(&upid);
-        }
+        self.image();
         let hosts = ["pve1", "pve2", "pve3"];
         let created: Vec<Value> = MACHINES
             .iter()
@@ -309,6 +325,13 @@ impl<'c> Driver<'c> {
         }
     }
 
+    /// Has all hosts download the image.
+    pub fn image(&mut self) {
+        for upid in self.downloads() {
+            self.wait_for(&upid);
+        }
+    }
+
     /// Starts downloads on all hosts, and returns their tasks.
     fn downloads(&mut self) -> Vec<Value> {
         let recipe =
@@ -334,7 +357,7 @@ impl<'c> Driver<'c> {
             .to_vec()
     }
 
-    fn create(&mut self, host: &str, last: u8) -> Value {
+    pub fn create(&mut self, host: &str, last: u8) -> Value {
         let (vmid, name) = (format!("2{last:02}"), format!("m{last}"));
         let address = format!("ip=10.0.0.{last}/24,gw=10.0.0.1");
         self.pve(

@@ -1,6 +1,8 @@
 //! A whole cluster in process.
 
+mod bad_days;
 mod driver;
+mod fault_plan;
 
 use std::time::Duration;
 

@@ -66,24 +66,33 @@ fn a_metal_image_takes_its_network_from_meta_and_no_drive() {
 
 #[test]
 fn an_uploaded_disc_with_a_config_leads_past_maintenance_mode() {
-    let mut bench = Bench::new("v1.13.9");
-    let mut hardware = bench.hardware(11);
-    let config = String::from_utf8(bench.config(Role::ControlPlane, "cp-1")).expect("text");
-    let network = format!(
-        "version: 2\nethernets:\n  eth0:\n    match: {{macaddress: '{}'}}\n    addresses: [10.0.0.11/24]\n",
-        mac(11)
-    );
-    let iso = disc(&[
-        ("user-data", config.as_bytes()),
-        ("meta-data", b"instance-id: x\n"),
-        ("network-config", network.as_bytes()),
-    ]);
-    let content = bench.lab.ground.media.add(Content::Bytes(iso));
-    hardware.discs = vec![OpticalDisc { slot: "ide2".into(), kind: DiscKind::File(content) }];
-    bench.switch_on(&hardware);
-    bench.minute();
-    assert_eq!(bench.version(address(11)), Ok("v1.13.9".into()));
-    assert!(bench.status(address(11)).starts_with("stage: booting"), "etcd waits for bootstrap");
+    for write in [disc as Write, volume] {
+        let mut bench = Bench::new("v1.13.9");
+        let mut hardware = bench.hardware(11);
+        let config = String::from_utf8(bench.config(Role::ControlPlane, "cp-1")).expect("text");
+        let network = format!(
+            "version: 2\nethernets:\n  eth0:\n    match: {{macaddress: '{}'}}\n    addresses: [10.0.0.11/24]\n",
+            mac(11)
+        );
+        let iso = write(&[
+            ("user-data", config.as_bytes()),
+            ("meta-data", b"instance-id: x\n"),
+            ("network-config", network.as_bytes()),
+        ]);
+        let content = bench.lab.ground.media.add(Content::Bytes(iso));
+        hardware.discs = vec![OpticalDisc { slot: "ide2".into(), kind: DiscKind::File(content) }];
+        bench.switch_on(&hardware);
+        bench.minute();
+        assert_eq!(bench.version(address(11)), Ok("v1.13.9".into()));
+        assert!(bench.status(address(11)).starts_with("stage: booting"), "etcd waits for bootstrap");
+    }
+}
+
+type Write = fn(&[(&str, &[u8])]) -> Vec<u8>;
+
+/// Writes a disc as ichor does, with Joliet names.
+fn volume(files: &[(&str, &[u8])]) -> Vec<u8> {
+    ichor_machineconfig::iso9660::image("cidata", files).expect("an image").expose().to_vec()
 }
 
 /// Writes a disc with Rock Ridge names: descriptor, end, directory, files.

@@ -124,7 +124,7 @@ impl Order {
                 "can't clone VM to node '{target}' (VM uses local storage)"
             )));
         }
-        if dc.vms.contains_key(&self.new) {
+        if dc.is_taken(self.new) {
             // Only a config on this host is found here; one elsewhere stops the clone later.
             let text = format!("unable to create VM {}: config file already exists", self.new);
             return Err(ApiError::server(text));

@@ -204,6 +204,9 @@ fn reserve(
             wait @ Refusal::Wait(_) => wait,
         },
     )?;
+    if let Some(container) = dc.containers.get(&vmid) {
+        return Err(refused(&format!("CT {vmid} already exists on node '{}'", container.host)).into());
+    }
     match dc.vms.get_mut(&vmid) {
         Some(vm) if existing_allowed && vm.host == host => {
             vm.config.check_lock().map_err(|text| refused(&text))?;

@@ -214,13 +214,20 @@ impl Press {
         vm.config.check_lock().map_err(ApiError::server)?;
         let Some(run) = &mut vm.run else { return Err(ApiError::server(format!("VM {vmid} not running"))) };
         match self.button {
+            // A guest that has not begun is as good as new.
+            Button::Reset if run.frozen.is_some() => {}
             Button::Reset => {
                 run.paused = false;
                 run.agent = None;
                 ground.send(Signal::Reset(vmid));
             }
             Button::Pause => run.paused = true,
-            Button::Resume => run.paused = false,
+            Button::Resume => {
+                run.paused = false;
+                if let Some(hardware) = run.frozen.take() {
+                    ground.send(Signal::PowerOn(hardware));
+                }
+            }
             Button::Hibernate => {
                 vm.config.current.insert("lock".into(), "suspended".into());
                 switch_off(dc, ground, vmid);
@@ -349,11 +356,18 @@ pub fn launch(dc: &mut Datacentre, ground: &mut Ground, host: &str, vmid: VmId) 
         paused: false,
         rebooting: false,
         agent: None,
-        console_ticket: None,
+        frozen: None,
     };
-    vm.run = Some(run);
+    let frozen = vm.config.get("freeze") == Some("1");
+    let run = vm.run.insert(run);
     ground.guests.insert(vmid, crate::ground::Guest::default());
-    ground.send(Signal::PowerOn(Box::new(hardware)));
+    // QEMU is there with all its sockets, but the guest has not begun (`-S`).
+    if frozen {
+        run.paused = true;
+        run.frozen = Some(Box::new(hardware));
+    } else {
+        ground.send(Signal::PowerOn(Box::new(hardware)));
+    }
     Ok(())
 }
 

@@ -147,7 +147,12 @@ fn in_full(dc: &Datacentre, vmid: VmId, vm: &Vm) -> Map<String, Value> {
         row.insert("qmpstatus".into(), "stopped".into());
         return row;
     };
-    row.insert("qmpstatus".into(), if run.paused { "paused" } else { "running" }.into());
+    let state = match (run.paused, &run.frozen) {
+        (_, Some(_)) => "prelaunch",
+        (true, None) => "paused",
+        (false, None) => "running",
+    };
+    row.insert("qmpstatus".into(), state.into());
     let nics: Map<String, Value> = run
         .devices
         .keys()

@@ -20,7 +20,7 @@ use crate::{
         world::{NewHost, add_host, add_user},
     },
     signal::Signal,
-    wire::Request,
+    wire::{Polled, Request},
 };
 
 /// A lab with two hosts, and a client.
@@ -371,4 +371,69 @@ fn nothing_takes_time_in_an_instant_lab_and_it_can_be_saved_in_between() {
     assert_eq!(bench.task("POST", "/nodes/pve1/qemu/401/status/stop", &[]), "OK");
     assert_eq!(bench.task("DELETE", "/nodes/pve1/qemu/401", &[]), "OK");
     assert!(!matches!(bench.lab.ground.agenda.take(bench.lab.ground.now), Some((_, Event::Talos(_)))));
+}
+
+#[test]
+fn the_proxy_of_a_console_waits_for_its_client_and_no_longer() {
+    let mut bench = Bench::new(Profile::Instant);
+    bench.create("111", &[("serial0", "socket")]);
+    let proxy = bench.ok("POST", "/nodes/pve1/qemu/111/termproxy", &[]);
+    assert_eq!(proxy["port"], "5900");
+    let (port, ticket) = (5900, proxy["ticket"].as_str().expect("a ticket").to_owned());
+    let websocket = "/nodes/pve1/qemu/111/vncwebsocket";
+    let query = [("port", "5900"), ("vncticket", ticket.as_str())];
+    assert_eq!(bench.ok("GET", websocket, &query), json!({ "port": "5900" }));
+    assert!(bench.exit(&proxy["upid"]).ends_with("failed: exit code 1"));
+    // The ticket outlives the proxy, and then it ends too.
+    assert_eq!(bench.lab.open_console(port), None);
+    assert_eq!(bench.ok("GET", websocket, &query), json!({ "port": "5900" }));
+    bench.lab.advance(bench.lab.ground.now + Duration::from_secs(40));
+    assert_eq!(bench.send("GET", websocket, &query).0, 401);
+}
+
+#[test]
+fn a_client_that_says_nothing_is_cut_off_and_frees_the_port() {
+    let mut bench = Bench::new(Profile::Instant);
+    bench.create("111", &[("serial0", "socket")]);
+    let proxy = bench.ok("POST", "/nodes/pve1/qemu/111/termproxy", &[]);
+    let client = bench.lab.open_console(5900).expect("somebody listens");
+    assert_eq!(bench.lab.open_console(5900), None, "a proxy has one client");
+    bench.lab.tell_console(client, b"ichor@pve!t1");
+    let Polled::Wait(Some(until)) = bench.lab.poll_console(client) else { panic!("it waits") };
+    bench.lab.advance(until);
+    assert_eq!(bench.lab.poll_console(client), Polled::End);
+    assert!(bench.exit(&proxy["upid"]).ends_with("failed: exit code 1"));
+    // Ports are as many as there are, and come back.
+    for number in 5900..6000 {
+        let proxy = bench.ok("POST", "/nodes/pve1/qemu/111/termproxy", &[]);
+        assert_eq!(proxy["port"], number.to_string());
+    }
+    let (status, body) = bench.send("POST", "/nodes/pve1/qemu/111/termproxy", &[]);
+    assert_eq!((status, body["message"].as_str()), (500, Some("unable to find free port (5900-6000)\n")));
+    bench.lab.advance(bench.lab.ground.now + Duration::from_secs(11));
+    assert_eq!(bench.ok("POST", "/nodes/pve1/qemu/111/termproxy", &[])["port"], "5900");
+}
+
+#[test]
+fn a_console_goes_with_its_task_and_a_longer_first_line_than_any_ticket_is_refused() {
+    let mut bench = Bench::new(Profile::Instant);
+    bench.create("111", &[("serial0", "socket"), ("freeze", "1")]);
+    assert_eq!(bench.task("POST", "/nodes/pve1/qemu/111/status/start", &[]), "OK");
+    let status = bench.ok("GET", "/nodes/pve1/qemu/111/status/current", &[]);
+    assert_eq!(status["qmpstatus"], "prelaunch");
+    let proxy = bench.ok("POST", "/nodes/pve1/qemu/111/termproxy", &[]);
+    let client = bench.lab.open_console(5900).expect("somebody listens");
+    let line = format!("ichor@pve!t1:{}\n", proxy["ticket"].as_str().expect("a ticket"));
+    bench.lab.tell_console(client, line.as_bytes());
+    let begins = b"OKstarting serial terminal on interface serial0\r\n".to_vec();
+    assert_eq!(bench.lab.poll_console(client), Polled::Pieces(vec![begins]));
+    assert_eq!(bench.lab.poll_console(client), Polled::Wait(None));
+    let upid = proxy["upid"].as_str().expect("a task");
+    bench.ok("DELETE", &format!("/nodes/pve1/tasks/{upid}"), &[]);
+    assert_eq!(bench.lab.poll_console(client), Polled::End);
+
+    bench.ok("POST", "/nodes/pve1/qemu/111/termproxy", &[]);
+    let client = bench.lab.open_console(5900).expect("somebody listens");
+    bench.lab.tell_console(client, &"x".repeat(100_000).into_bytes());
+    assert_eq!(bench.lab.poll_console(client), Polled::End);
 }

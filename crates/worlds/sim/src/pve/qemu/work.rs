@@ -50,7 +50,7 @@ impl Waiter {
             Lock::Cluster(name) => Some(name),
             Lock::Vm(_) | Lock::LocalStorage(_) => None,
         };
-        if dc.locks.free_for(lock, mode, &worker.upid) {
+        if worker.can_have(dc, ground, lock, mode) {
             if self.since.take().is_some() && cluster.is_none() {
                 worker.say(" OK");
             }

@@ -36,20 +36,28 @@ pub struct Storages {
 pub struct Shelf {
     /// How much it holds, in bytes.
     pub capacity: u64,
+    /// How much is taken by what others put there, in bytes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub filled: u64,
     volumes: BTreeMap<String, Volume>,
 }
 
 impl Default for Shelf {
     fn default() -> Self {
-        Self { capacity: USUAL_CAPACITY, volumes: BTreeMap::new() }
+        Self { capacity: USUAL_CAPACITY, filled: 0, volumes: BTreeMap::new() }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl Shelf {
     /// Returns how much is taken.
     pub fn used(&self) -> u64 {
         let volumes = self.volumes.values().fold(0u64, |sum, volume| sum.saturating_add(volume.used));
-        volumes.saturating_add(TAKEN_BY_OTHERS).min(self.capacity)
+        volumes.saturating_add(TAKEN_BY_OTHERS).saturating_add(self.filled).min(self.capacity)
     }
 
     /// Returns how much room is left.

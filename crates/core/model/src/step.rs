@@ -56,6 +56,71 @@ impl fmt::Display for Lane {
     }
 }
 
+/// Why a step is in a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// What it brings about is not there, in these words.
+    Missing(String),
+    /// Whether it is there could not be seen, and why.
+    Unseen(String),
+    /// Another step needs it.
+    Needed,
+    /// The user asked for it.
+    Asked,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(why) | Self::Unseen(why) => f.pad(why),
+            Self::Needed => f.pad("other steps need it"),
+            Self::Asked => f.pad("asked for"),
+        }
+    }
+}
+
+/// What a step does to what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Impact {
+    /// Only looks and waits.
+    Waits,
+    /// Adds something.
+    Adds,
+    /// Changes something, and a machine may stop for a while.
+    Disrupts,
+    /// Removes something.
+    Destroys,
+}
+
+/// What is known about a condition. What is unknown never counts as holding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Holds,
+    /// It does not, and why.
+    Fails(String),
+    /// Nobody can tell, and why.
+    Unknown(String),
+}
+
+impl Verdict {
+    /// Judges something that is plainly so or not.
+    pub fn of(holds: bool, otherwise: impl FnOnce() -> String) -> Self {
+        if holds { Self::Holds } else { Self::Fails(otherwise()) }
+    }
+
+    /// Judges a second condition if the first holds.
+    #[must_use]
+    pub fn and(self, other: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Holds => other(),
+            failed => failed,
+        }
+    }
+}
+
 /// One change, with every choice made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step<A, C> {
@@ -63,6 +128,10 @@ pub struct Step<A, C> {
     pub id: StepId,
     /// What it does.
     pub action: A,
+    /// Why it is in the plan.
+    pub because: Reason,
+    /// What it does to what is there.
+    pub impact: Impact,
     /// Steps that must be done before.
     pub needs: Vec<StepId>,
     /// What must hold just before it runs, judged on a fresh look.

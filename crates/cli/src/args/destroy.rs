@@ -1,0 +1,31 @@
+//! `ichor destroy`.
+
+use clap::builder::FalseyValueParser;
+
+const EXAMPLES: &str = "\
+Examples:
+  ichor destroy                            shows what goes and what stays, and asks for the cluster's name
+  ichor --lab destroy --yes                in a lab, without asking
+  ichor destroy --all                      images and templates too
+  ichor destroy --dry-run                  shows it and changes nothing";
+
+/// Removes a cluster: stops and deletes its VMs with their disks.
+///
+/// Exactly what is ours goes, found by what each VM carries. Images and templates stay for the next time, unless
+/// asked otherwise. A cluster with `protect` in its inventory is refused. What stays is listed. Secrets are kept.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Destroy {
+    /// Goes ahead without asking for the cluster's name.
+    #[arg(short, long, env = "ICHOR_DESTROY_YES", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub yes: bool,
+    /// Deletes the cluster's templates and images too.
+    #[arg(long, env = "ICHOR_DESTROY_ALL", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub all: bool,
+    /// Shows what would go and changes nothing. Exit code 2 if there is something to remove.
+    #[arg(long, env = "ICHOR_DESTROY_DRY_RUN", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub dry_run: bool,
+    /// Writes what happens to stdout, one JSON object a line; needs `--yes` or `--dry-run`.
+    #[arg(long, env = "ICHOR_DESTROY_JSON", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}

@@ -1,0 +1,215 @@
+//! Plain lines, where there is no terminal: logs, pipes, CI.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use ichor_engine::{Event, EventSink, Outcome};
+use ichor_plan::ClusterPlan;
+
+use super::{Clock, Course, LONGEST_SILENCE, Reader};
+use crate::{
+    render::{duration, text},
+    terminal::Pipe,
+};
+
+/// Writes a line for whatever happens.
+#[derive(Debug)]
+pub struct Lines {
+    clock: Clock,
+    log: Mutex<Log>,
+}
+
+#[derive(Debug)]
+struct Log {
+    course: Course,
+    pipe: Pipe,
+    /// When something was last written.
+    written: Duration,
+}
+
+impl Lines {
+    /// Writes nothing yet.
+    pub fn new(plan: &ClusterPlan, clock: Clock, pipe: Pipe) -> Self {
+        let log = Log { course: Course::new(plan), pipe, written: clock.now() };
+        Self { clock, log: Mutex::new(log) }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Log, Duration) -> T) -> T {
+        act(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now())
+    }
+}
+
+impl EventSink for Lines {
+    fn emit(&self, event: Event) {
+        self.with(|log, now| {
+            log.course.take(&event, now);
+            if let Some(line) = line(&log.course, &event) {
+                log.write(&line, now);
+            }
+        });
+    }
+}
+
+impl Reader for Lines {
+    fn tick(&self) {
+        self.with(|log, now| {
+            if now.saturating_sub(log.written) < LONGEST_SILENCE {
+                return;
+            }
+            if let Some((title, what, time)) = log.course.longest_running(now) {
+                let count = log.course.count();
+                let line = format!(
+                    "{} of {} done, {} running; {title}: {what} (since {})",
+                    count.done,
+                    text::count(count.all, "step"),
+                    count.running,
+                    duration::clock(time),
+                );
+                log.write(&line, now);
+            }
+        });
+    }
+
+    fn say(&self, words: &str) {
+        self.with(|log, now| log.write(words, now));
+    }
+
+    fn lasted(&self) -> Vec<(String, Duration)> {
+        self.with(|log, now| log.course.lasted(now))
+    }
+}
+
+impl Log {
+    fn write(&mut self, line: &str, now: Duration) {
+        self.written = now;
+        self.pipe.write(&format!("{:>7}  {line}\n", duration::clock(now)));
+    }
+}
+
+/// Says what happened in one line. How far a step is would be a line every moment: it is said when it is long.
+fn line(course: &Course, event: &Event) -> Option<String> {
+    let name = |step| {
+        let (title, what) = course.name(step);
+        if what.is_empty() { title } else { format!("{title}: {what}") }
+    };
+    Some(match event {
+        Event::Began { steps } => format!("{} to do", text::count(*steps, "step")),
+        Event::Started { step, attempt: 0 | 1 } => format!("{} ...", name(step)),
+        Event::Started { step, attempt } => format!("{} ... (attempt {attempt})", name(step)),
+        Event::Progress { .. } => return None,
+        Event::Waiting { step, waited, why } => {
+            format!("{}: after {}, {}", name(step), duration::exact(*waited), text::safe_line(why))
+        }
+        Event::Retrying { step, after, why } => {
+            format!("{}: {}; again in {}", name(step), text::safe_line(why), duration::exact(*after))
+        }
+        Event::Ended { step, outcome, took } => {
+            format!("{}: {}", name(step), ended(outcome, &duration::exact(*took)))
+        }
+        Event::Stopping => "stopped: nothing else is begun".to_owned(),
+    })
+}
+
+fn ended(outcome: &Outcome, took: &str) -> String {
+    match outcome {
+        Outcome::Done => format!("{} in {took}", text::good("done")),
+        Outcome::Skipped => "done already".to_owned(),
+        Outcome::Failed { message, .. } => {
+            format!("{} after {took}: {}", text::bad("failed"), text::safe_line(message))
+        }
+        Outcome::Refused { message } => format!("{}: {}", text::bad("refused"), text::safe_line(message)),
+        Outcome::Unknown { message } => {
+            format!("{} after {took}: {}", text::warn("unknown"), text::safe_line(message))
+        }
+        Outcome::Blocked { by } => format!("not begun: it needs {}", text::safe_line(by.as_str())),
+        Outcome::NotBegun => "not begun".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::recording::*, *};
+    use crate::render::fixture;
+
+    #[test]
+    fn a_run_reads_as_a_log() {
+        let mut desired = fixture::live();
+        desired.machines.truncate(1);
+        let (pipe, written) = memory();
+        let (clock, time) = hand_moved();
+        let lines = Lines::new(&fixture::plan_from_nothing(&desired), clock, pipe);
+        for (at, event) in events(&desired) {
+            time.set(at);
+            lines.emit(event);
+        }
+        for event in failure() {
+            lines.emit(event);
+        }
+        insta::assert_snapshot!(anstream::adapter::strip_str(&written.take()).to_string(), @r"
+            0s  10 steps to do
+            0s  cluster: make pool `homelab` ...
+            0s  images: download image v1.13.9-nocloud-amd64 to local:import/ichor-talos-v1.13.9-nocloud-amd64-.qcow2 on host pve1 ...
+            1s  cluster: make pool `homelab`: done in 1.2s
+            5s  images: download image v1.13.9-nocloud-amd64 to local:import/ichor-talos-v1.13.9-nocloud-amd64-.qcow2 on host pve1: after 5.0s, it is not there yet
+           37s  images: download image v1.13.9-nocloud-amd64 to local:import/ichor-talos-v1.13.9-nocloud-amd64-.qcow2 on host pve1: done in 37s
+           37s  cp-1: create VM 2000 on host pve1 ...
+           47s  cp-1: create VM 2000 on host pve1: done in 10s
+           47s  cp-1: start VM 2000 ...
+           50s  cp-1: start VM 2000: done in 2.5s
+           50s  cp-1: wait for Talos ...
+           55s  cp-1: wait for Talos: after 5.0s, it is not there yet
+        1m 27s  cp-1: wait for Talos: done in 37s
+        1m 27s  cp-1: apply the machine config ...
+        1m 32s  cp-1: apply the machine config: after 5.0s, it is not there yet
+        2m 42s  cp-1: apply the machine config: done in 1m 15s
+        2m 42s  cp-1: bootstrap etcd on cp-1 ...
+        2m 47s  cp-1: bootstrap etcd on cp-1: after 5.0s, it is not there yet
+        3m 01s  cp-1: bootstrap etcd on cp-1: done in 18s
+        3m 01s  cluster: wait for Kubernetes ...
+        3m 01s  cp-1: join etcd ...
+        3m 06s  cluster: wait for Kubernetes: after 5.0s, it is not there yet
+        3m 06s  cp-1: join etcd: after 5.0s, it is not there yet
+        3m 20s  cp-1: join etcd: done in 18s
+        3m 51s  cluster: wait for Kubernetes: done in 50s
+        3m 51s  cp-1: wait for the node ...
+        3m 56s  cp-1: wait for the node: after 5.0s, it is not there yet
+        4m 41s  cp-1: wait for the node: done in 50s
+        4m 41s  cp-1: create VM 2000 on host pve1 ...
+        4m 41s  cp-1: create VM 2000 on host pve1: got timeout; again in 0.2s
+        4m 41s  cp-1: create VM 2000 on host pve1 ... (attempt 2)
+        4m 41s  cp-1: create VM 2000 on host pve1: failed after 1.4s: Proxmox answered 403: Permission check failed (/storage/local-lvm)
+        4m 41s  machine/cp-2/start: refused: VM 2001 is not ours: it has another uuid
+        4m 41s  stopped: nothing else is begun
+        ");
+    }
+
+    #[test]
+    fn it_speaks_up_after_five_seconds_while_something_runs() {
+        let (pipe, written) = memory();
+        let (clock, time) = hand_moved();
+        let lines = Lines::new(&fixture::plan_from_nothing(&fixture::live()), clock, pipe);
+        time.set(Duration::from_secs(30));
+        lines.tick();
+        assert_eq!(written.take(), "", "nothing runs");
+        lines.emit(events(&fixture::live())[1].1.clone());
+        written.take();
+        time.set(Duration::from_millis(34_900));
+        lines.tick();
+        assert_eq!(written.take(), "");
+        time.set(Duration::from_secs(35));
+        lines.tick();
+        insta::assert_snapshot!(written.take(), @"    35s  0 of 34 steps done, 1 running; cluster: make pool `homelab` (since 5s)");
+        lines.tick();
+        assert_eq!(written.take(), "");
+    }
+
+    #[test]
+    fn remote_words_stay_on_one_line_and_steer_nothing() {
+        let (pipe, written) = memory();
+        let lines = Lines::new(&fixture::plan_from_nothing(&fixture::live()), hand_moved().0, pipe);
+        lines.emit(waiting("machine/cp-1/talos", "a\n\u{1b}[2Jb"));
+        assert_eq!(written.take(), "     0s  cp-1: wait for Talos: after 1.0s, a␊␛[2Jb\n");
+    }
+}

@@ -1,0 +1,297 @@
+//! What stands in the way of a cluster, before anything is touched. Everything is said at once.
+
+use std::collections::BTreeMap;
+
+use ichor_model::{
+    Code, Desired, Finding, Findings, HostName, Observed, VmId,
+    desired::{CloneKind, ImageSource, Machine},
+    observed::{MachineSeen, Owner, Release, Sight, StorageSeen, VmSeen},
+};
+
+use crate::files::{has_seed, host_of, storage_of, template_host, template_of};
+
+/// The first release that imports disk images by its API.
+const IMPORTS_IMAGES: Release = Release { major: 8, minor: 4 };
+const GIB: u64 = 1 << 30;
+
+/// Finds everything that would stop the machines which are still to be made.
+pub fn preflight(desired: &Desired, observed: &Observed) -> Findings {
+    let to_make: Vec<&Machine> =
+        desired.machines.iter().filter(|machine| !is_there(observed, machine.vmid)).collect();
+    let mut findings: Vec<Finding> = Vec::new();
+    findings.extend(desired.machines.iter().filter_map(|machine| other_vm(observed, machine)));
+    findings.extend(desired.machines.iter().filter_map(|machine| locked(observed, machine)));
+    findings.extend(desired.machines.iter().filter_map(|machine| taken_address(observed, machine)));
+    findings.extend(release(desired, observed, &to_make));
+    findings.extend(hosts(observed, &to_make));
+    findings.extend(contents(desired, observed, &to_make));
+    findings.extend(room(observed, &to_make));
+    findings.extend(to_make.iter().filter_map(|machine| template(desired, observed, machine)));
+    findings.into_iter().collect()
+}
+
+fn vm(observed: &Observed, vmid: VmId) -> Option<&VmSeen> {
+    observed.vms.get(&vmid).and_then(Sight::seen).and_then(Option::as_ref)
+}
+
+fn is_there(observed: &Observed, vmid: VmId) -> bool {
+    vm(observed, vmid).is_some_and(|vm| vm.owner == Owner::Ours)
+}
+
+/// Says whose a VM is that should be ours.
+fn somebody_else(owner: &Owner) -> Option<String> {
+    match owner {
+        Owner::Ours => None,
+        Owner::OtherMachine(whose) => Some(format!("it is {whose} of this cluster")),
+        Owner::OtherCluster(cluster) => Some(format!("it belongs to the cluster `{cluster}`")),
+        Owner::Foreign(why) => Some(why.clone()),
+    }
+}
+
+fn other_vm(observed: &Observed, machine: &Machine) -> Option<Finding> {
+    let vmid = machine.vmid;
+    let why = somebody_else(&vm(observed, vmid)?.owner)?;
+    let message = format!("VM {vmid}, meant for `{}`, is somebody else's", machine.name);
+    Some(
+        Finding::error(Code::VM_NOT_OURS, None, message)
+            .because(why)
+            .remedy("choose another `vmid` for the machine; the VM is left as it is"),
+    )
+}
+
+fn locked(observed: &Observed, machine: &Machine) -> Option<Finding> {
+    let vm = vm(observed, machine.vmid).filter(|vm| vm.owner == Owner::Ours)?;
+    let lock = vm.lock.as_ref().filter(|_| !vm.running)?;
+    let message = format!("VM {} of `{}` is locked ({lock})", machine.vmid, machine.name);
+    Some(
+        Finding::warning(Code::VM_LOCKED, None, message)
+            .because("Proxmox works on it, or was interrupted")
+            .remedy(format!(
+                "if no task runs for it, unlock it on host `{}`:\n    qm unlock {}",
+                vm.host, machine.vmid
+            )),
+    )
+}
+
+fn taken_address(observed: &Observed, machine: &Machine) -> Option<Finding> {
+    let free = matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)));
+    let why = match observed.machines.get(&machine.name)?.seen()? {
+        MachineSeen::Stranger(why) => why.as_str(),
+        // Before there is a VM, whoever waits for a config there is not ours.
+        MachineSeen::Maintenance if free => "another Talos machine waits for its machine config there",
+        _ => return None,
+    };
+    let message = format!("somebody else answers at the address of `{}`", machine.name);
+    Some(
+        Finding::error(Code::ADDRESS_TAKEN, None, message)
+            .because(why)
+            .remedy("give the machine another `address`, or find out who has it"),
+    )
+}
+
+fn release(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Option<Finding> {
+    let release = observed.release.seen().filter(|release| **release < IMPORTS_IMAGES)?;
+    let imports = |machine: &&&Machine| match template_of(desired, machine) {
+        Some(template) => !template.existing && !is_there(observed, template.vmid),
+        None => {
+            let image = desired.images.iter().find(|image| image.id == machine.image);
+            image.is_some_and(|image| image.source == ImageSource::Disk)
+        }
+    };
+    let machine = to_make.iter().find(imports)?;
+    let message = format!(
+        "Proxmox {}.{} cannot import the disk image of `{}` by its API",
+        release.major, release.minor, machine.name
+    );
+    Some(
+        Finding::error(Code::PVE_RELEASE, None, message)
+            .because("that came with Proxmox 8.4")
+            .remedy(
+                "use another way to boot:\n    image: {source: iso}\nor clone a template that is there already (`existing: true`)",
+            ),
+    )
+}
+
+fn hosts<'a>(observed: &'a Observed, to_make: &'a [&Machine]) -> impl Iterator<Item = Finding> + 'a {
+    to_make.iter().filter_map(|machine| {
+        let Some(host) = host_of(machine) else {
+            let message = format!("no host could be chosen for `{}`", machine.name);
+            return Some(
+                Finding::error(Code::NO_HOSTS, None, message)
+                    .because("Proxmox shows no host that answers to this token")
+                    .remedy(
+                        "name the hosts under `proxmox.hosts`, or give the token `Sys.Audit` on `/nodes`",
+                    ),
+            );
+        };
+        let why = match observed.hosts.get(host) {
+            Some(true) => return None,
+            Some(false) => "it does not answer",
+            None if observed.hosts.is_empty() => return None,
+            None => "Proxmox knows no such host",
+        };
+        let message = format!("`{}` cannot be made on host `{host}`", machine.name);
+        Some(
+            Finding::error(Code::HOST_DOWN, None, message)
+                .because(why)
+                .remedy("bring the host back, or pin the machine to another one"),
+        )
+    })
+}
+
+/// What each machine needs of its storages: storage, content type, and what for.
+fn wants(desired: &Desired, machine: &Machine) -> Vec<(String, &'static str, &'static str)> {
+    let Some(host) = host_of(machine) else { return Vec::new() };
+    let storage = storage_of(desired, host);
+    let mut wants: Vec<(String, &str, &str)> =
+        machine.disks.iter().map(|disk| (disk.storage.clone(), "images", "disks")).collect();
+    let extra = [&machine.vm.efi_storage, &machine.vm.cloudinit_storage];
+    wants.extend(extra.into_iter().flatten().map(|storage| (storage.clone(), "images", "disks")));
+    let image = desired.images.iter().find(|image| image.id == machine.image && image.file.is_none());
+    match image.map(|image| image.source) {
+        Some(ImageSource::Disk) => wants.push((storage.images.clone(), "import", "disk images")),
+        Some(ImageSource::Iso) => wants.push((storage.images.clone(), "iso", "installation media")),
+        Some(ImageSource::Template) | None => {}
+    }
+    if has_seed(machine) {
+        wants.push((storage.images.clone(), "iso", "cidata volumes"));
+    }
+    wants
+}
+
+fn contents(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Vec<Finding> {
+    let mut wanted: BTreeMap<(HostName, String, &str), &str> = BTreeMap::new();
+    for machine in to_make {
+        let Some(host) = host_of(machine) else { continue };
+        for (storage, content, purpose) in wants(desired, machine) {
+            wanted.insert((host.clone(), storage, content), purpose);
+        }
+        let own = template_of(desired, machine).filter(|template| !template.existing);
+        let to_build = own.filter(|template| !is_there(observed, template.vmid));
+        if let Some((template, host)) =
+            to_build.and_then(|own| Some((own, template_host(desired, observed, own)?)))
+        {
+            let images = storage_of(desired, host).images.clone();
+            wanted.insert((host.clone(), images, "import"), "disk images");
+            wanted.insert((host.clone(), template.storage.clone(), "images"), "templates");
+        }
+    }
+    let judge = |((host, storage, content), purpose): ((HostName, String, &str), &str)| {
+        // A host of which nothing was seen is spoken of elsewhere.
+        if !observed.storages.keys().any(|(seen, _)| *seen == host) {
+            return None;
+        }
+        let found = observed.storages.get(&(host.clone(), storage.clone()));
+        let (message, remedy) = match found {
+            None => (
+                format!("host `{host}` has no storage `{storage}` for {purpose}"),
+                "name another one under `proxmox.storage`, or let the token see it".to_owned(),
+            ),
+            Some(seen) if !seen.active => (
+                format!("storage `{storage}` does not work on host `{host}`"),
+                "see to the storage, or name another one under `proxmox.storage`".to_owned(),
+            ),
+            Some(seen) if !seen.content.iter().any(|has| has == content) => {
+                let with = seen.content.iter().map(String::as_str).chain([content]);
+                let all: Vec<&str> = with.collect();
+                let command = format!("pvesm set {storage} --content {}", all.join(","));
+                (
+                    format!("storage `{storage}` on host `{host}` may not hold {purpose}"),
+                    format!("allow it:\n    {command}"),
+                )
+            }
+            Some(_) => return None,
+        };
+        let finding = Finding::error(Code::STORAGE_CONTENT, None, message);
+        Some(finding.because(format!("{purpose} need the content type `{content}`")).remedy(remedy))
+    };
+    wanted.into_iter().filter_map(judge).collect()
+}
+
+fn room(observed: &Observed, to_make: &[&Machine]) -> Vec<Finding> {
+    let mut wanted: BTreeMap<(HostName, String), u64> = BTreeMap::new();
+    for machine in to_make {
+        let Some(host) = host_of(machine) else { continue };
+        for disk in &machine.disks {
+            let home = home_of(observed, host, &disk.storage);
+            *wanted.entry((home.clone(), disk.storage.clone())).or_default() += disk.size.mib() << 20;
+        }
+    }
+    let judge = |((host, storage), bytes): ((HostName, String), u64)| {
+        let free = observed.storages.get(&(host.clone(), storage.clone()))?.free?;
+        let message = format!("storage `{storage}` on host `{host}` has too little room");
+        (bytes > free).then(|| {
+            Finding::warning(Code::STORAGE_FULL, None, message)
+                .because(format!("new disks have {} GiB, and {} GiB are free", bytes / GIB, free / GIB))
+                .remedy("make room, use smaller disks, or spread the machines")
+        })
+    };
+    wanted.into_iter().filter_map(judge).collect()
+}
+
+/// Returns the host that stands for a storage: a shared one has the same room on all hosts, and has it once.
+fn home_of<'a>(observed: &'a Observed, host: &'a HostName, storage: &str) -> &'a HostName {
+    let shared = |(at, seen): (&'a (HostName, String), &StorageSeen)| {
+        (at.1 == storage && seen.shared).then_some(&at.0)
+    };
+    let here = observed.storages.get(&(host.clone(), storage.to_owned()));
+    if !here.is_some_and(|seen| seen.shared) {
+        return host;
+    }
+    observed.storages.iter().find_map(shared).unwrap_or(host)
+}
+
+fn template(desired: &Desired, observed: &Observed, machine: &Machine) -> Option<Finding> {
+    let template = template_of(desired, machine)?;
+    let host = host_of(machine)?;
+    let vmid = template.vmid;
+    let wrong = |why: String, remedy: &str| {
+        let message = format!("`{}` cannot be cloned from template {vmid}", machine.name);
+        Some(Finding::error(Code::TEMPLATE_MISSING, None, message).because(why).remedy(remedy))
+    };
+    let seen = vm(observed, vmid);
+    if template.existing {
+        match observed.vms.get(&vmid).unwrap_or(&Sight::default()) {
+            Sight::Unseen(why) => {
+                return wrong(
+                    format!("VM {vmid} could not be seen: {why}"),
+                    "let the token see it: it needs `VM.Audit` and `VM.Clone` on it",
+                );
+            }
+            Sight::Seen(None) => {
+                return wrong(format!("there is no VM {vmid}"), "correct its number, or leave it to ichor");
+            }
+            Sight::Seen(Some(vm)) if !vm.template => {
+                return wrong(format!("VM {vmid} is no template"), "correct its number");
+            }
+            Sight::Seen(Some(_)) => {}
+        }
+    } else if let Some(why) = seen.and_then(|vm| somebody_else(&vm.owner)) {
+        return wrong(
+            format!("VM {vmid} is somebody else's: {why}"),
+            "choose another number for the template",
+        );
+    }
+    let home = template_host(desired, observed, template)?;
+    let shared = |storage: &str| {
+        observed.storages.get(&(host.clone(), storage.to_owned())).is_none_or(|seen| seen.shared)
+    };
+    if home != host && !shared(&template.storage) {
+        return wrong(
+            format!(
+                "the template is on host `{home}`, the machine is to be on host `{host}`, and storage `{}` is not shared",
+                template.storage
+            ),
+            "keep templates on a shared storage (`proxmox.storage.templates`), or pin the machines to the template's host",
+        );
+    }
+    let linked_elsewhere =
+        template.clone == CloneKind::Linked && machine.system_disk().storage != template.storage;
+    if linked_elsewhere {
+        return wrong(
+            format!("a linked clone stays on the template's storage `{}`", template.storage),
+            "write `clone: full`, or put the disk on that storage",
+        );
+    }
+    None
+}

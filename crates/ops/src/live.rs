@@ -1,0 +1,206 @@
+//! A cluster's world, reached: Proxmox, the Image Factory, the machines and Kubernetes.
+//!
+//! A [`Live`] is made for one run. It holds the clients and what the run has learnt so far: where VMs are, which
+//! addresses were leased, which keys were pinned. All of that can be asked again, so nothing of it is kept.
+
+mod keys;
+mod memory;
+mod trouble;
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, Mutex},
+};
+
+use ichor_machineconfig::{
+    cidata,
+    compose::{Composer, Materials},
+    iso9660::Image,
+    secrets::{Bundle, SecretText},
+};
+use ichor_model::{
+    Code, Desired, Finding, Findings, HostName, MachineName, Severity,
+    desired::{ConfigDelivery, Late, Machine, Role},
+    observed::StorageSeen,
+};
+use ichor_net::{Dial, Endpoint, HttpClient, Trust};
+use ichor_talos::Talos;
+
+pub(crate) use self::trouble::{factory_trouble, pve_trouble, refused, talos_trouble, transient};
+pub use self::{
+    keys::{Keys, at},
+    memory::{Memory, Pin},
+};
+use crate::{
+    Halt,
+    access::own_address,
+    halt::only,
+    image::{self, Named},
+    observe::LastNodes,
+};
+
+/// How the world of a cluster is reached.
+#[derive(Clone)]
+pub struct Reach {
+    /// Makes connections.
+    pub dialer: Arc<dyn Dial>,
+    /// Whom to trust as Proxmox.
+    pub proxmox: Trust,
+    /// Whom to trust as the Image Factory.
+    pub factory: Trust,
+    /// The token that Proxmox knows us by.
+    pub token: ichor_pve::Token,
+}
+
+impl std::fmt::Debug for Reach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reach").field("proxmox", &self.proxmox).finish_non_exhaustive()
+    }
+}
+
+/// A client of Proxmox.
+pub type Pve = ichor_pve::Client<HttpClient>;
+
+/// Makes a client of the Proxmox of an inventory.
+pub fn proxmox(endpoint: &str, reach: &Reach) -> Result<Pve, Halt> {
+    let client = http(endpoint, reach.proxmox.clone(), reach).map_err(|why| unusable(endpoint, &why))?;
+    Ok(ichor_pve::Client::new(client, reach.token.clone()))
+}
+
+fn http(url: &str, trust: Trust, reach: &Reach) -> Result<HttpClient, String> {
+    let endpoint: Endpoint = url.parse().map_err(|error: ichor_net::NotAnEndpoint| error.to_string())?;
+    HttpClient::new(endpoint, trust, None, Arc::clone(&reach.dialer)).map_err(|error| error.to_string())
+}
+
+fn unusable(url: &str, why: &str) -> Halt {
+    let message = format!("no connection can be made to `{url}`");
+    Halt::invalid(only(Finding::error(Code::UNREACHABLE, None, message).because(why)))
+}
+
+/// A cluster with everything that a run needs to see and change it.
+pub struct Live<'a> {
+    /// The cluster as it is to be.
+    pub desired: &'a Desired,
+    /// Proxmox.
+    pub pve: Pve,
+    /// How everything is reached.
+    pub reach: Reach,
+    /// What the machines and Kubernetes know us by.
+    pub keys: Keys,
+    /// The images of the cluster, by their names in the plan.
+    pub images: BTreeMap<String, Named>,
+    /// What the run has learnt so far.
+    pub memory: Memory,
+    secrets: &'a Bundle,
+    materials: &'a Materials,
+    pub(crate) seen_storages: Mutex<Storages>,
+    pub(crate) nodes: LastNodes,
+}
+
+/// Storages as each host sees them.
+type Storages = BTreeMap<(HostName, String), StorageSeen>;
+
+impl std::fmt::Debug for Live<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("cluster", &self.desired.cluster.name).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Live<'a> {
+    /// Gets ready to see and change a cluster.
+    pub fn new(
+        desired: &'a Desired,
+        pve: Pve,
+        reach: Reach,
+        keys: Keys,
+        secrets: &'a Bundle,
+        materials: &'a Materials,
+    ) -> Result<Self, Halt> {
+        let images =
+            image::name_all(desired)?.into_iter().map(|named| (named.image.clone(), named)).collect();
+        Ok(Self {
+            desired,
+            pve,
+            reach,
+            keys,
+            images,
+            memory: Memory::default(),
+            secrets,
+            materials,
+            seen_storages: Mutex::default(),
+            nodes: LastNodes::default(),
+        })
+    }
+
+    /// Draws up the machine config of a machine.
+    pub(crate) fn config(&self, machine: &Machine) -> Result<SecretText, String> {
+        let desired = self.known();
+        let told = |findings: Findings| {
+            findings
+                .iter()
+                .find(|finding| finding.severity == Severity::Error)
+                .map_or_else(|| "it cannot be drawn up".to_owned(), |finding| finding.message.clone())
+        };
+        let composer = Composer::new(&desired, self.secrets, self.materials).map_err(told)?;
+        composer.machine(machine).map(|config| config.text()).map_err(told)
+    }
+
+    /// Draws up the cidata volume of a machine.
+    pub(crate) fn seed(&self, machine: &Machine) -> Result<Image, String> {
+        let carries = machine.boot.config == ConfigDelivery::Cidata;
+        let config = carries.then(|| self.config(machine)).transpose()?;
+        let files = cidata::render(machine, self.desired.network.hostnames, config);
+        files.iso().map_err(|unfit| unfit.to_string())
+    }
+
+    /// Returns the ids of the schematics, by the names of their images.
+    pub fn schematics(&self) -> BTreeMap<String, String> {
+        self.images.iter().map(|(image, named)| (image.clone(), named.id.clone())).collect()
+    }
+
+    /// Makes a client of the factory that has an image.
+    pub(crate) fn factory(&self, url: &str) -> Result<ichor_factory::Client<HttpClient>, String> {
+        http(url.trim_end_matches('/'), self.reach.factory.clone(), &self.reach)
+            .map(ichor_factory::Client::new)
+    }
+
+    /// Returns a machine by its name.
+    pub(crate) fn machine(&self, name: &MachineName) -> Option<&'a Machine> {
+        self.desired.machines.iter().find(|machine| machine.name == *name)
+    }
+
+    /// Returns the address of a machine: the one it was given, or the one it has leased, as far as that is known.
+    pub(crate) fn address(&self, machine: &Machine) -> Option<IpAddr> {
+        own_address(machine).or_else(|| self.memory.lease(&machine.name))
+    }
+
+    /// Returns the Talos API of a configured machine. Connections are kept between calls.
+    pub(crate) fn talos(&self, machine: &Machine) -> Option<Result<Arc<Talos>, String>> {
+        let address = self.address(machine)?;
+        Some(self.memory.talos(address, || self.keys.talos(address, Arc::clone(&self.reach.dialer))))
+    }
+
+    /// Returns the Kubernetes API on a control plane's own address: the endpoint may be a VIP that nobody holds
+    /// yet.
+    pub(crate) fn kubernetes(
+        &self,
+        machine: &Machine,
+    ) -> Option<Result<Arc<crate::live::keys::Kube>, String>> {
+        let address = self.address(machine)?;
+        Some(self.memory.kube(address, || self.keys.kube(address, Arc::clone(&self.reach.dialer))))
+    }
+
+    /// Returns the cluster with the endpoint filled in once it is known: a first control plane that takes a lease
+    /// has its address only when it runs.
+    pub(crate) fn known(&self) -> Desired {
+        let mut desired = self.desired.clone();
+        if desired.cluster.endpoint.host.known().is_none() {
+            let first = desired.of_role(Role::ControlPlane).next();
+            if let Some(address) = first.and_then(|machine| self.address(machine)) {
+                desired.cluster.endpoint.host = Late::Known(address.to_string());
+            }
+        }
+        desired
+    }
+}

@@ -1,0 +1,108 @@
+//! Looking at a cluster: one pass over Proxmox, the machines and Kubernetes, or at the one thing that a condition
+//! is about.
+//!
+//! 1. [`Survey`]: what Proxmox shows of hosts, storages and VMs in two calls, and what VMs that may be ours say of
+//!    themselves; it tells resolving what is there ([`Survey::world`]);
+//! 2. [`Live::observe`]: the rest, all at once: machines, etcd, nodes, and images when some VM is still to be made;
+//! 3. `look_for`: what a single condition needs, for the engine.
+
+mod kubernetes;
+mod machines;
+mod survey;
+mod vms;
+
+use ichor_model::{
+    Observed,
+    desired::{Late, Role},
+    observed::{MachineSeen, Sight},
+};
+use ichor_plan::Condition;
+
+pub use self::{
+    kubernetes::LastNodes,
+    survey::{Survey, survey},
+    vms::Found,
+};
+use crate::live::Live;
+
+impl Live<'_> {
+    /// Looks at everything. `survey` was made for resolving the inventory.
+    pub async fn observe(&self, survey: &Survey) -> Observed {
+        let mut observed = self.proxmox_side(survey).await;
+        let machines = futures_util::future::join_all(self.desired.machines.iter().map(|machine| async {
+            let seen = self.see_machine_of_vm(machine, &observed).await;
+            (machine.name.clone(), seen)
+        }));
+        let machines = machines.await.into_iter().collect();
+        observed.machines = machines;
+        let (etcd, nodes) = tokio::join!(self.see_etcd(), self.see_nodes());
+        let bootstrapped = observed.machines.values().any(|sight| {
+            matches!(sight, Sight::Seen(MachineSeen::Ours(talos)) if talos.etcd.as_deref() == Some("Running"))
+        });
+        if bootstrapped {
+            observed.etcd = etcd;
+            observed.nodes = nodes;
+        }
+        observed
+    }
+
+    /// Looks at what a condition is about, and at nothing else.
+    pub(crate) async fn look_for(&self, condition: &Condition) -> Observed {
+        let mut observed = Observed::default();
+        match condition {
+            Condition::PoolThere => observed.pool = self.see_pool().await,
+            Condition::VolumeThere { host, volume } | Condition::VolumeGone { host, volume } => {
+                let seen = self.see_volume(host, volume).await;
+                observed.volumes.insert((host.clone(), volume.clone()), seen);
+            }
+            Condition::TemplateReady { vmid } => {
+                observed.vms.insert(*vmid, self.see_template(*vmid).await);
+            }
+            Condition::VmShaped { vmid }
+            | Condition::VmOurs { vmid }
+            | Condition::VmOfCluster { vmid }
+            | Condition::VmRunning { vmid }
+            | Condition::VmOff { vmid }
+            | Condition::VmGone { vmid }
+            | Condition::NoMedium { vmid } => {
+                observed.vms.insert(*vmid, self.see_vm(*vmid).await);
+            }
+            Condition::TalosAnswers { machine }
+            | Condition::AddressFree { machine }
+            | Condition::Configured { machine } => {
+                if let Some(wanted) = self.machine(machine) {
+                    observed.machines.insert(machine.clone(), self.see_face(wanted).await);
+                }
+            }
+            Condition::Bootstrapped { on } => {
+                let wanted = on.iter().filter_map(|name| self.machine(name));
+                let seen = futures_util::future::join_all(
+                    wanted.map(|machine| async { (machine.name.clone(), self.see_machine(machine).await) }),
+                );
+                observed.machines = seen.await.into_iter().collect();
+            }
+            Condition::NeverBootstrapped { on } => {
+                let wanted = on.iter().filter_map(|name| self.machine(name));
+                let seen = futures_util::future::join_all(
+                    wanted.map(|machine| async { (machine.name.clone(), self.see_past(machine).await) }),
+                );
+                observed.machines = seen.await.into_iter().collect();
+            }
+            Condition::Votes { .. } => observed.etcd = self.see_etcd().await,
+            Condition::KubernetesAnswers | Condition::NodeThere { .. } => {
+                observed.nodes = self.see_nodes().await;
+            }
+        }
+        observed
+    }
+
+    /// Returns the control planes, first the one that etcd begins on.
+    fn control_planes(&self) -> impl Iterator<Item = &ichor_model::desired::Machine> {
+        self.desired.of_role(Role::ControlPlane)
+    }
+
+    /// Whether a machine's address is leased, so that the guest agent must tell it.
+    fn is_leased(machine: &ichor_model::desired::Machine) -> bool {
+        machine.primary_nic().addresses.iter().any(|address| matches!(address, Late::From(_)))
+    }
+}

@@ -1,0 +1,65 @@
+//! Looking at Kubernetes.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ichor_kube::api;
+use ichor_model::observed::{NodeSeen, Sight};
+use tokio::time::Instant;
+
+use crate::live::Live;
+
+/// Every node is waited for on its own, and one list answers for all of them.
+const FRESH: Duration = Duration::from_millis(250);
+
+/// Nodes by name.
+pub type Nodes = Sight<BTreeMap<String, NodeSeen>>;
+
+/// The last list of nodes.
+#[derive(Debug, Default)]
+pub struct LastNodes(tokio::sync::Mutex<Option<(Instant, Nodes)>>);
+
+impl Live<'_> {
+    /// Looks at the nodes, as the first control plane whose API server answers shows them.
+    pub(super) async fn see_nodes(&self) -> Nodes {
+        let mut last = self.nodes.0.lock().await;
+        if let Some((at, nodes)) = last.as_ref()
+            && at.elapsed() < FRESH
+        {
+            return nodes.clone();
+        }
+        let nodes = self.list_nodes().await;
+        *last = Some((Instant::now(), nodes.clone()));
+        nodes
+    }
+
+    async fn list_nodes(&self) -> Nodes {
+        let mut why = "no control plane answers".to_owned();
+        for machine in self.control_planes() {
+            let client = match self.kubernetes(machine) {
+                Some(Ok(client)) => client,
+                Some(Err(error)) => {
+                    why = error;
+                    continue;
+                }
+                None => continue,
+            };
+            match client.list(&api::nodes()).await {
+                Ok(nodes) => {
+                    let seen = nodes.items.into_iter().map(|node| (node.name.clone(), see(&node)));
+                    return Sight::Seen(seen.collect());
+                }
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Sight::Unseen(why)
+    }
+}
+
+fn see(node: &api::Node) -> NodeSeen {
+    NodeSeen {
+        ready: node.ready.holds(),
+        says: node.ready.message.clone(),
+        version: node.kubelet.clone(),
+        unschedulable: node.unschedulable,
+    }
+}

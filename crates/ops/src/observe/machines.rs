@@ -1,0 +1,181 @@
+//! Looking at machines.
+
+use std::net::IpAddr;
+
+use ichor_model::{
+    Observed,
+    desired::Machine,
+    observed::{MachineSeen, MemberSeen, Owner, Sight, TalosSeen},
+};
+use ichor_pve::api as pve;
+use ichor_talos::{Error, Face, Talos, api, resource::MachineStatus};
+
+use crate::live::Live;
+
+impl Live<'_> {
+    /// Looks at a machine, if its VM runs. At the address of one that does not, only somebody else can be.
+    pub(super) async fn see_machine_of_vm(
+        &self,
+        machine: &Machine,
+        observed: &Observed,
+    ) -> Sight<MachineSeen> {
+        let vm = observed.vms.get(&machine.vmid);
+        match vm {
+            Some(Sight::Seen(Some(vm))) if vm.owner == Owner::Ours && vm.running => {
+                self.see_machine(machine).await
+            }
+            Some(Sight::Unseen(_)) => self.see_machine(machine).await,
+            _ => match self.see_face(machine).await {
+                Sight::Seen(MachineSeen::Maintenance) => Sight::Seen(MachineSeen::Stranger(
+                    "a machine in maintenance mode answers there, and it is not this VM".into(),
+                )),
+                Sight::Seen(MachineSeen::Ours(_)) => {
+                    Sight::Seen(MachineSeen::Stranger("another machine of this cluster answers there".into()))
+                }
+                seen => seen,
+            },
+        }
+    }
+
+    /// Looks at who a machine is, and at nothing more.
+    pub(super) async fn see_face(&self, machine: &Machine) -> Sight<MachineSeen> {
+        self.meet(
+            machine,
+            |talos| async move { talos.send(&api::version()).await.map(|_| TalosSeen::default()) },
+        )
+        .await
+    }
+
+    /// Looks at a machine: its stage, its release, and its etcd.
+    pub(super) async fn see_machine(&self, machine: &Machine) -> Sight<MachineSeen> {
+        self.meet(machine, |talos| async move { Box::pin(look(&talos)).await }).await
+    }
+
+    /// Looks at a machine that may have had etcd on it. Nothing can have been on one that this run has made.
+    pub(super) async fn see_past(&self, machine: &Machine) -> Sight<MachineSeen> {
+        match self.see_machine(machine).await {
+            Sight::Seen(MachineSeen::Ours(talos)) => Sight::Seen(MachineSeen::Ours(talos)),
+            _ if self.memory.made(machine.vmid) => Sight::Seen(MachineSeen::Maintenance),
+            seen => match self.see_vm(machine.vmid).await {
+                // Without a VM there is no disk that etcd could be on.
+                Sight::Seen(None) => Sight::Seen(MachineSeen::Maintenance),
+                _ => seen,
+            },
+        }
+    }
+
+    async fn meet<F>(
+        &self,
+        machine: &Machine,
+        look: impl FnOnce(std::sync::Arc<Talos>) -> F,
+    ) -> Sight<MachineSeen>
+    where
+        F: Future<Output = Result<TalosSeen, Error>>,
+    {
+        if let Err(why) = self.find_lease(machine).await {
+            return Sight::Seen(MachineSeen::Silent(why));
+        }
+        let talos = match self.talos(machine) {
+            Some(Ok(talos)) => talos,
+            Some(Err(why)) => return Sight::Unseen(why),
+            None => return Sight::Seen(MachineSeen::Silent("its address is not known yet".into())),
+        };
+        match look(talos).await {
+            Ok(seen) => Sight::Seen(MachineSeen::Ours(TalosSeen { address: self.address(machine), ..seen })),
+            Err(error) => judge(&error),
+        }
+    }
+
+    /// Asks the guest agent which address a machine has leased, if that is not known yet.
+    async fn find_lease(&self, machine: &Machine) -> Result<(), String> {
+        if self.address(machine).is_some() || !Self::is_leased(machine) {
+            return Ok(());
+        }
+        let host = self.memory.host(machine.vmid).ok_or("its VM is not there")?;
+        let answer = self.pve.send(&pve::agent_interfaces(&host, machine.vmid)).await;
+        let answer = answer.map_err(|error| format!("the guest agent does not answer: {error}"))?;
+        let address = self.usable(machine, &answer).ok_or("it has no address yet")?;
+        self.memory.leased(&machine.name, address);
+        Ok(())
+    }
+
+    /// Picks the address by which a machine can be reached: on its first card, and neither one that every machine
+    /// has nor one that moves.
+    fn usable(&self, machine: &Machine, answer: &pve::AgentInterfaces) -> Option<IpAddr> {
+        let mac = machine.primary_nic().mac.to_string();
+        let endpoint = &self.desired.cluster.endpoint;
+        let moving = endpoint.vip.into_iter().chain(endpoint.kube_vip.as_ref().map(|vip| vip.address));
+        let moving: Vec<IpAddr> = moving.collect();
+        let inside = |address: &IpAddr| {
+            let mut networks = self.desired.network.pods.iter().chain(&self.desired.network.services);
+            networks.any(|network| network.contains(address))
+        };
+        let mut all = answer.addresses(&mac);
+        all.sort_by_key(IpAddr::is_ipv6);
+        all.into_iter().find(|address| {
+            !address.is_loopback() && !is_link_local(address) && !moving.contains(address) && !inside(address)
+        })
+    }
+
+    /// Looks at the members of etcd, as the first control plane that can tell sees them.
+    pub(super) async fn see_etcd(&self) -> Sight<std::collections::BTreeMap<String, MemberSeen>> {
+        let mut why = "no control plane answers".to_owned();
+        for machine in self.control_planes() {
+            let Some(Ok(talos)) = self.talos(machine) else { continue };
+            match talos.send(&api::etcd_members(false)).await {
+                Ok(members) if !members.is_empty() => {
+                    let seen = members.into_iter().map(|member| {
+                        (member.hostname, MemberSeen { id: member.id, learner: member.is_learner })
+                    });
+                    return Sight::Seen(seen.collect());
+                }
+                Ok(_) => why = format!("{} knows no members", machine.name),
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Sight::Unseen(why)
+    }
+}
+
+async fn look(talos: &Talos) -> Result<TalosSeen, Error> {
+    let (version, services) = (api::version(), api::services());
+    let (version, status, services) =
+        tokio::join!(talos.send(&version), talos.find::<MachineStatus>(), talos.send(&services));
+    let (version, services) = (version?, services?);
+    let status = status?.map(|status| status.spec);
+    let etcd = services.into_iter().find(|service| service.id == "etcd").map(|service| service.state);
+    Ok(TalosSeen {
+        address: None,
+        version: version.tag,
+        stage: status.as_ref().map_or("unknown", |status| status.stage.word()).to_owned(),
+        ready: status.as_ref().is_some_and(|status| status.ready),
+        unmet: status
+            .map(|status| {
+                status.unmet.iter().map(|unmet| format!("{}: {}", unmet.name, unmet.reason)).collect()
+            })
+            .unwrap_or_default(),
+        etcd,
+    })
+}
+
+fn judge(error: &Error) -> Sight<MachineSeen> {
+    match error {
+        Error::NotReached { .. } => Sight::Seen(MachineSeen::Silent(error.to_string())),
+        Error::NotTrusted { shown: Some(shown), .. } => match shown.face {
+            Face::Maintenance => Sight::Seen(MachineSeen::Maintenance),
+            Face::Ours => Sight::Unseen(error.to_string()),
+            Face::OtherCluster | Face::Stranger => {
+                Sight::Seen(MachineSeen::Stranger(format!("{} answers there ({})", shown.face, shown.names)))
+            }
+        },
+        Error::NotAdmitted { .. } => Sight::Seen(MachineSeen::Stranger(error.to_string())),
+        _ => Sight::Unseen(error.to_string()),
+    }
+}
+
+fn is_link_local(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}

@@ -1,0 +1,336 @@
+//! Looking at VMs, templates, volumes and pools.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use ichor_model::{
+    HostName, Observed, VmId,
+    desired::{Machine, Template},
+    observed::{Owner, Sight, StorageSeen, VmSeen, VolumeSeen},
+};
+use ichor_plan::files::{has_seed, host_of, image_place, seed_volume, template_host, users_of};
+use ichor_pve::{
+    Kind, Upid,
+    api::{self, VmConfig},
+    machine::{Difference, TemplateShape},
+    ownership::{Identity, Whose, identify, maker, whose},
+};
+
+use super::survey::Survey;
+use crate::live::Live;
+
+/// What was found under a VMID.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// A VM, with where it is and what it says.
+    There(HostName, VmConfig),
+}
+
+type VmSight = Sight<Option<VmSeen>>;
+
+impl Live<'_> {
+    /// What Proxmox's side of a cluster looks like by a survey. Images are asked for when something is to be made.
+    pub(super) async fn proxmox_side(&self, survey: &Survey) -> Observed {
+        let mut observed = Observed {
+            release: survey
+                .release
+                .map_or_else(|| Sight::Unseen("its release is no number".into()), Sight::Seen),
+            hosts: survey.hosts.iter().map(|host| (host.node.clone(), host.status == "online")).collect(),
+            storages: storages(survey),
+            ..Observed::default()
+        };
+        *self.seen_storages.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+            observed.storages.clone();
+        for (vmid, guest) in &survey.guests {
+            self.memory.saw(*vmid, &guest.node);
+        }
+        let wanted: BTreeSet<VmId> = self
+            .desired
+            .machines
+            .iter()
+            .map(|machine| machine.vmid)
+            .chain(self.desired.templates.iter().map(|template| template.vmid))
+            .chain(survey.configs.keys().copied())
+            .collect();
+        let vms = join_all(
+            wanted.into_iter().map(|vmid| async move { (vmid, self.by_survey(survey, vmid).await) }),
+        );
+        observed.vms = vms.await.into_iter().collect();
+        if self.desired.proxmox.pool.is_some() {
+            observed.pool = self.see_pool().await;
+        }
+        if self.something_to_make(&observed) {
+            observed.volumes = self.see_volumes(&observed).await;
+        }
+        observed
+    }
+
+    fn something_to_make(&self, observed: &Observed) -> bool {
+        self.desired.machines.iter().any(|machine| {
+            !matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(Some(vm))) if vm.owner == Owner::Ours)
+        })
+    }
+
+    async fn by_survey(&self, survey: &Survey, vmid: VmId) -> VmSight {
+        let Some(guest) = survey.guests.get(&vmid) else { return Sight::Seen(None) };
+        let config = match survey.configs.get(&vmid) {
+            Some(Ok(config)) => config,
+            Some(Err(why)) => return Sight::Unseen(why.clone()),
+            None => return Sight::Unseen("nobody asked it".into()),
+        };
+        // The list lags behind by seconds, and says `unknown` of new VMs: only `running` and `stopped` count.
+        let running = match guest.status.as_deref() {
+            Some("running") => true,
+            Some("stopped") => false,
+            _ => match self.is_running(&guest.node, vmid).await {
+                Ok(running) => running,
+                Err(error) => return Sight::Unseen(error.to_string()),
+            },
+        };
+        self.describe(vmid, &guest.node, config, running).await
+    }
+
+    async fn is_running(&self, host: &HostName, vmid: VmId) -> Result<bool, ichor_pve::Error> {
+        self.pve.send(&api::status(host, vmid)).await.map(|status| status.status == "running")
+    }
+
+    /// Looks at a VM of the cluster.
+    pub(super) async fn see_vm(&self, vmid: VmId) -> VmSight {
+        let machine = self.desired.machines.iter().find(|machine| machine.vmid == vmid);
+        let hint = self.memory.host(vmid).or_else(|| machine.and_then(host_of).cloned());
+        let Some(hint) = hint else { return Sight::Unseen("it is not known where to look".into()) };
+        let (host, config) = match self.find_vm(vmid, &hint).await {
+            Ok(Found::There(host, config)) => (host, config),
+            Ok(Found::Nothing) => return Sight::Seen(None),
+            Err(error) => return Sight::Unseen(error.to_string()),
+        };
+        match self.is_running(&host, vmid).await {
+            Ok(running) => self.describe(vmid, &host, &config, running).await,
+            Err(error) => Sight::Unseen(error.to_string()),
+        }
+    }
+
+    /// Finds a VM where it was last, or wherever it has moved.
+    pub(crate) async fn find_vm(&self, vmid: VmId, hint: &HostName) -> Result<Found, ichor_pve::Error> {
+        match self.pve.send(&api::config(hint, vmid)).await {
+            Ok(config) => {
+                self.memory.saw(vmid, hint);
+                return Ok(Found::There(hint.clone(), config));
+            }
+            Err(error) if error.refusal() == Some(Kind::Missing) => {}
+            Err(error) => return Err(error),
+        }
+        // One that was never seen anywhere cannot have moved.
+        if self.memory.host(vmid).is_none() {
+            return Ok(Found::Nothing);
+        }
+        let guests = self.pve.send(&api::guests()).await?;
+        let moved = guests.into_iter().find(|guest| guest.vmid == vmid && guest.node != *hint);
+        let Some(guest) = moved else {
+            self.memory.lost(vmid);
+            return Ok(Found::Nothing);
+        };
+        let config = self.pve.send(&api::config(&guest.node, vmid)).await?;
+        self.memory.saw(vmid, &guest.node);
+        Ok(Found::There(guest.node, config))
+    }
+
+    /// Says whose the VM under a machine's number is.
+    pub(crate) fn whose(&self, machine: &Machine, config: &VmConfig) -> Whose {
+        whose(&self.desired.cluster.id, machine, machine.vmid, config)
+    }
+
+    async fn describe(&self, vmid: VmId, host: &HostName, config: &VmConfig, running: bool) -> VmSight {
+        let mut seen = VmSeen {
+            host: host.clone(),
+            owner: Owner::Foreign(String::new()),
+            name: config.text("name").unwrap_or_default(),
+            running,
+            template: config.text("template").as_deref() == Some("1"),
+            lock: config.text("lock"),
+            differences: Vec::new(),
+            medium: false,
+            protected: config.text("protection").as_deref() == Some("1"),
+        };
+        if let Some(machine) = self.desired.machines.iter().find(|machine| machine.vmid == vmid) {
+            self.describe_machine(machine, config, &mut seen).await;
+        } else if let Some(template) = self.desired.templates.iter().find(|template| template.vmid == vmid) {
+            self.describe_template(template, config, &mut seen);
+        } else {
+            seen.owner = self.owner_by_stamp(vmid, config);
+        }
+        if seen.owner == Owner::Ours {
+            self.memory.is_ours(vmid);
+        }
+        Sight::Seen(Some(seen))
+    }
+
+    async fn describe_machine(&self, machine: &Machine, config: &VmConfig, seen: &mut VmSeen) {
+        seen.owner = match self.whose(machine, config) {
+            Whose::Ours | Whose::OursUnfinished => Owner::Ours,
+            Whose::OursOther { machine, generation } => {
+                Owner::OtherMachine(format!("`{machine}`, generation {generation}"))
+            }
+            Whose::OursTemplate => Owner::OtherMachine("a template".into()),
+            Whose::OtherCluster(cluster) => Owner::OtherCluster(cluster),
+            Whose::Foreign(why) => Owner::Foreign(why.to_string()),
+            Whose::Reserved { lock } => match self.maker(machine, &seen.host).await {
+                Some(_) => {
+                    seen.differences.push("it is being made".into());
+                    Owner::Ours
+                }
+                None => Owner::Foreign(format!("it is locked ({lock}), and no task of ours makes it")),
+            },
+        };
+        if seen.owner != Owner::Ours {
+            return;
+        }
+        let shape = self.shape(machine);
+        let slot = shape.slots().installer;
+        seen.medium = config.text(&slot).is_some_and(|drive| drive.contains(".iso"));
+        // A VM that runs was finished once; what differs now is not for making it.
+        if !seen.running && seen.differences.is_empty() {
+            let differences = shape.differences(config).into_iter().filter(Difference::is_ours_to_settle);
+            seen.differences = differences.map(|difference| difference.to_string()).collect();
+        }
+    }
+
+    fn describe_template(&self, template: &Template, config: &VmConfig, seen: &mut VmSeen) {
+        if template.existing {
+            seen.owner = Owner::Foreign("somebody else made it".into());
+            return;
+        }
+        let image = self.desired.images.iter().find(|image| image.id == template.image);
+        let schematic = self.images.get(&template.image).map_or("", |named| named.id.as_str());
+        let shape = image.map(|image| TemplateShape {
+            cluster: &self.desired.cluster.id,
+            pool: self.desired.proxmox.pool.as_deref(),
+            template,
+            image,
+            schematic,
+        });
+        seen.owner = self.owner_by_stamp(template.vmid, config);
+        if let (Owner::Ours, Some(shape), Identity::Stamped(stamp)) =
+            (&seen.owner, shape, identify(template.vmid, config))
+            && stamp != shape.stamp()
+        {
+            seen.differences.push("it holds another image".into());
+        }
+    }
+
+    /// Whose a VM is that is no machine of the inventory: ours if the stamp says this cluster.
+    fn owner_by_stamp(&self, vmid: VmId, config: &VmConfig) -> Owner {
+        match identify(vmid, config) {
+            Identity::Stamped(stamp) if stamp.cluster == self.desired.cluster.id => Owner::Ours,
+            Identity::Stamped(stamp) => Owner::OtherCluster(stamp.cluster),
+            Identity::Reserved { lock } => Owner::Foreign(format!("it is locked ({lock})")),
+            Identity::Foreign(why) => Owner::Foreign(why.to_string()),
+        }
+    }
+
+    /// Finds the task of ours that is making a VM.
+    pub(crate) async fn maker(&self, machine: &Machine, host: &HostName) -> Option<Upid> {
+        let mut tasks = self.pve.send(&api::tasks_of(host, machine.vmid)).await.ok()?;
+        if let Some(template) = machine.template {
+            let home = self.memory.host(template).unwrap_or_else(|| host.clone());
+            tasks.extend(self.pve.send(&api::tasks_of(&home, template)).await.unwrap_or_default());
+        }
+        let mine = self.reach.token.id();
+        tasks.retain(|task| task.upid.user() == mine);
+        maker(machine.vmid, None, &tasks).cloned()
+    }
+
+    /// Looks at a template.
+    pub(super) async fn see_template(&self, vmid: VmId) -> VmSight {
+        let template = self.desired.templates.iter().find(|template| template.vmid == vmid);
+        let home = template
+            .and_then(|template| template_host(self.desired, &Observed::default(), template).cloned());
+        match (self.memory.host(vmid), home) {
+            (None, None) => Sight::Unseen("it is not known where to look".into()),
+            (None, Some(home)) => {
+                let found = self.find_vm(vmid, &home).await;
+                match found {
+                    Ok(Found::Nothing) => Sight::Seen(None),
+                    Ok(Found::There(host, config)) => self.describe(vmid, &host, &config, false).await,
+                    Err(error) => Sight::Unseen(error.to_string()),
+                }
+            }
+            (Some(_), _) => self.see_vm(vmid).await,
+        }
+    }
+
+    /// Looks for the pool.
+    pub(super) async fn see_pool(&self) -> Sight<bool> {
+        let Some(pool) = &self.desired.proxmox.pool else { return Sight::Seen(true) };
+        match self.pve.send(&api::pools()).await {
+            Ok(pools) => Sight::Seen(pools.iter().any(|row| row.poolid == *pool)),
+            Err(error) => Sight::Unseen(error.to_string()),
+        }
+    }
+
+    /// Looks for a file on a storage.
+    pub(super) async fn see_volume(&self, host: &HostName, volume: &str) -> Sight<Option<VolumeSeen>> {
+        match self.find_volume(host, volume).await {
+            Ok(found) => Sight::Seen(found),
+            Err(error) => Sight::Unseen(error.to_string()),
+        }
+    }
+
+    /// Finds a file on a storage.
+    pub(crate) async fn find_volume(
+        &self,
+        host: &HostName,
+        volume: &str,
+    ) -> Result<Option<VolumeSeen>, ichor_pve::Error> {
+        let (storage, path) = volume.split_once(':').unwrap_or((volume, ""));
+        let kind = path.split('/').next().unwrap_or_default();
+        let rows = self.pve.send(&api::volumes(host, storage, kind)).await?;
+        let row = rows.into_iter().find(|row| row.volid == volume);
+        Ok(row.map(|row| VolumeSeen { bytes: row.size, wanted: self.memory.expected_bytes(volume) }))
+    }
+
+    async fn see_volumes(
+        &self,
+        observed: &Observed,
+    ) -> std::collections::BTreeMap<(HostName, String), Sight<Option<VolumeSeen>>> {
+        let mut wanted = BTreeSet::new();
+        for image in self.desired.images.iter().filter(|image| image.file.is_none()) {
+            let schematic = self.images.get(&image.id).map_or("", |named| named.id.as_str());
+            for host in users_of(self.desired, observed, image) {
+                let place = image_place(self.desired, observed, image, schematic, &host);
+                wanted.insert((place.host, place.volume));
+            }
+        }
+        for machine in self.desired.machines.iter().filter(|machine| has_seed(machine)) {
+            if let Some(host) = host_of(machine) {
+                wanted.insert((host.clone(), seed_volume(self.desired, machine, host)));
+            }
+        }
+        let seen = join_all(wanted.into_iter().map(|(host, volume)| async move {
+            let seen = self.see_volume(&host, &volume).await;
+            ((host, volume), seen)
+        }));
+        seen.await.into_iter().collect()
+    }
+
+    /// Returns what is known of storages, for finding the place of an image.
+    pub(crate) fn storages(&self) -> Observed {
+        let storages = self.seen_storages.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        Observed { storages, ..Observed::default() }
+    }
+}
+
+fn storages(survey: &Survey) -> std::collections::BTreeMap<(HostName, String), StorageSeen> {
+    let seen = survey.storages.iter().map(|row| {
+        let seen = StorageSeen {
+            content: row.content.split(',').filter(|kind| !kind.is_empty()).map(str::to_owned).collect(),
+            shared: row.shared == 1,
+            active: row.status == "available",
+            free: (row.maxdisk > 0).then(|| row.maxdisk.saturating_sub(row.disk)),
+        };
+        ((row.node.clone(), row.storage.clone()), seen)
+    });
+    seen.collect()
+}

@@ -1,0 +1,108 @@
+//! Giving machines their configs: only to a machine whose key is known.
+//!
+//! A machine in maintenance mode prints its key on its serial console, which Proxmox shows. That is read from the
+//! moment the VM starts. A run that comes later has missed it, and resets the VM, which holds nothing yet, to see
+//! it printed again.
+
+use std::time::Duration;
+
+use ichor_engine::{EffectError, Report, StepContext};
+use ichor_model::{
+    HostName,
+    desired::{Machine, Verify},
+};
+use ichor_net::Trust;
+use ichor_pve::{api as pve, console::maintenance_key};
+use ichor_talos::{
+    Code, Talos,
+    api::{self, ApplyMode},
+};
+
+use super::task;
+use crate::live::{Live, Pin, pve_trouble, talos_trouble, transient};
+
+/// How long a console may take until the key is on it, from the start of the VM.
+const KEY_WITHIN: Duration = Duration::from_mins(10);
+
+/// Opens the serial console of a VM that has just started. If that fails, there is a second way later.
+pub async fn listen(live: &Live<'_>, machine: &Machine, host: &HostName) {
+    live.memory.unpin(&machine.name);
+    if let Ok(console) = live.pve.open_console(host, machine.vmid, KEY_WITHIN).await {
+        live.memory.listen(&machine.name, console);
+    }
+}
+
+/// Reads the key of a machine from its console, if that was opened in time.
+pub async fn hear(live: &Live<'_>, machine: &Machine) {
+    let Some(mut console) = live.memory.console(&machine.name) else { return };
+    if let Ok(key) = console.read_until(maintenance_key).await {
+        live.memory.pin(&machine.name, Pin::Console(key));
+    }
+}
+
+/// Gives a machine in maintenance mode its config.
+pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine) -> Result<(), EffectError> {
+    let what = format!("configuring {}", machine.name);
+    let pin = match live.memory.pinned(&machine.name) {
+        Some(pin) => pin,
+        None => find_pin(live, context, &what, machine).await?,
+    };
+    let trust = match pin {
+        Pin::Console(key) => Trust::PinKey(key.into()),
+        Pin::Network => Trust::Anybody,
+    };
+    let address = live.address(machine);
+    let address = address.ok_or_else(|| transient(format!("{what}: its address is not known yet")))?;
+    let config = live.config(machine).map_err(|why| permanent(format!("{what}: {why}")))?;
+    let at = crate::live::at(address);
+    let talos = Talos::maintenance(at, trust, std::sync::Arc::clone(&live.reach.dialer))
+        .map_err(|error| permanent(format!("{what}: {error}")))?;
+    let call = api::apply_configuration(config.expose().as_bytes(), ApplyMode::Auto, false);
+    match talos.send(&call).await {
+        Ok(_) => Ok(()),
+        Err(error @ ichor_talos::Error::NotTrusted { .. }) => {
+            // It rebooted and has another key now, or somebody else is there: the console tells.
+            live.memory.unpin(&machine.name);
+            Err(transient(format!("{what}: {error}")))
+        }
+        Err(error) => Err(match error.code() {
+            // Another call is at work, or it reboots into the config that it has got.
+            Some(Code::FailedPrecondition) => EffectError::Unsure(Report::new(format!("{what}: {error}"))),
+            // What Talos says about the config is passed on: it names fields, and never their values.
+            _ => talos_trouble(&what, &error),
+        }),
+    }
+}
+
+fn permanent(message: String) -> EffectError {
+    EffectError::Permanent(Report::new(message))
+}
+
+/// Finds out what vouches for a machine's key.
+async fn find_pin(
+    live: &Live<'_>,
+    context: &StepContext<'_>,
+    what: &str,
+    machine: &Machine,
+) -> Result<Pin, EffectError> {
+    if machine.boot.verify != Verify::Console {
+        live.memory.pin(&machine.name, Pin::Network);
+        return Ok(Pin::Network);
+    }
+    let host = live.memory.host(machine.vmid);
+    let host = host.ok_or_else(|| transient(format!("{what}: it is not known where its VM is")))?;
+    let unread = |error: ichor_pve::console::ConsoleError| {
+        let message = format!("{what}: its serial console cannot be read: {error}");
+        EffectError::Transient(Report::new(message).hint(
+            "API tokens may read consoles since Proxmox 9.2, with `VM.Console`; otherwise choose `boot: {config: cidata}`, or trust the network with `boot: {verify: network}`",
+        ))
+    };
+    let mut console = live.pve.open_console(&host, machine.vmid, KEY_WITHIN).await.map_err(unread)?;
+    context.progress(0.0, "resetting the VM to see its key on the console");
+    let upid = live.pve.send(&pve::reset(&host, machine.vmid)).await;
+    let upid = upid.map_err(|error| pve_trouble(what, &error))?;
+    task::wait(live, what, &upid).await?;
+    let key = console.read_until(maintenance_key).await.map_err(unread)?;
+    live.memory.pin(&machine.name, Pin::Console(key));
+    Ok(Pin::Console(key))
+}

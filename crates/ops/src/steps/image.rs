@@ -1,0 +1,105 @@
+//! Bringing images and cidata volumes onto storages.
+
+use ichor_engine::{EffectError, Report, StepContext};
+use ichor_factory::{Asset, missing};
+use ichor_model::{HostName, desired::Machine};
+use ichor_pve::api;
+
+use super::task;
+use crate::live::{Live, factory_trouble, pve_trouble};
+
+/// Makes the factory ready to serve an image, and has a host download it.
+pub async fn fetch(
+    live: &Live<'_>,
+    context: &StepContext<'_>,
+    image: &str,
+    host: &HostName,
+    volume: &str,
+) -> Result<(), EffectError> {
+    let what = format!("downloading image {image}");
+    if task::follow_earlier(live, context, &what).await {
+        return Ok(());
+    }
+    let wrong = |why: &str| EffectError::Permanent(Report::new(format!("{what}: {why}")));
+    let (storage, kind, filename) = parts(volume).ok_or_else(|| wrong("its volume has no name"))?;
+    let named = live.images.get(image).ok_or_else(|| wrong("the inventory has no such image"))?;
+    let url = named.url.as_deref().ok_or_else(|| wrong("it is not to be downloaded"))?;
+    let length = prepare(live, image, &what).await?;
+    if let Some(length) = length {
+        live.memory.expect_bytes(volume, length);
+    }
+    remove_broken(live, &what, host, volume).await?;
+    let file = api::Download { url, content: kind, filename, sha256: None };
+    let upid = live.pve.send(&api::download(host, storage, &file)).await;
+    let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
+    task::follow(live, context, &what, &upid).await
+}
+
+/// Registers the schematic, makes sure that all its extensions are there, and asks how large the image is.
+async fn prepare(live: &Live<'_>, image: &str, what: &str) -> Result<Option<u64>, EffectError> {
+    let wrong = |why: String| EffectError::Permanent(Report::new(format!("{what}: {why}")));
+    let wanted = live.desired.images.iter().find(|wanted| wanted.id == image);
+    let (Some(wanted), Some(named)) = (wanted, live.images.get(image)) else {
+        return Err(wrong("the inventory has no such image".into()));
+    };
+    let factory = live.factory(&wanted.factory).map_err(wrong)?;
+    let trouble = |error: ichor_factory::Error| factory_trouble(what, &error);
+    if let Some(recipe) = &named.schematic {
+        factory.register(recipe, &named.id).await.map_err(trouble)?;
+        if !wanted.extensions.is_empty() {
+            let offered = factory.extensions(&wanted.talos).await.map_err(trouble)?;
+            let absent = missing(&wanted.extensions, &offered);
+            if !absent.is_empty() {
+                let why = format!("the factory has no {} for Talos {}", absent.join(", "), wanted.talos);
+                let report = Report::new(format!("{what}: {why}"));
+                return Err(EffectError::Permanent(report.hint("correct `image.extensions`")));
+            }
+        }
+    }
+    let head = factory.head(&Asset::of(wanted), &named.id, &wanted.talos).await.map_err(trouble)?;
+    Ok(head.length)
+}
+
+/// Proxmox writes over no file, so one that broke off is removed first.
+async fn remove_broken(
+    live: &Live<'_>,
+    what: &str,
+    host: &HostName,
+    volume: &str,
+) -> Result<(), EffectError> {
+    let storage = volume.split(':').next().unwrap_or_default();
+    let there = live.find_volume(host, volume).await.map_err(|error| pve_trouble(what, &error))?;
+    if there.is_none() {
+        return Ok(());
+    }
+    let deleted = live.pve.send(&api::delete_volume(host, storage, volume)).await;
+    match deleted.map_err(|error| pve_trouble(what, &error))? {
+        Some(upid) => task::wait(live, what, &upid).await,
+        None => Ok(()),
+    }
+}
+
+/// Uploads the cidata volume of a machine.
+pub async fn upload_seed(
+    live: &Live<'_>,
+    context: &StepContext<'_>,
+    machine: &Machine,
+    host: &HostName,
+    volume: &str,
+) -> Result<(), EffectError> {
+    let what = format!("uploading {volume}");
+    let wrong = |why: String| EffectError::Permanent(Report::new(format!("{what}: {why}")));
+    let (storage, _, filename) = parts(volume).ok_or_else(|| wrong("it has no name".into()))?;
+    let iso = live.seed(machine).map_err(wrong)?;
+    let file = api::UploadFile { content: "iso", filename, bytes: iso.expose() };
+    let upid = live.pve.send(&api::upload(host, storage, &file)).await;
+    let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
+    task::follow(live, context, &what, &upid).await
+}
+
+/// Splits `local:import/talos.qcow2`.
+fn parts(volume: &str) -> Option<(&str, &str, &str)> {
+    let (storage, path) = volume.split_once(':')?;
+    let (kind, file) = path.split_once('/')?;
+    Some((storage, kind, file))
+}

@@ -1,0 +1,207 @@
+//! Making, starting and finishing VMs.
+
+use ichor_engine::{EffectError, Report, StepContext};
+use ichor_model::{
+    HostName, Observed,
+    desired::{CloneKind, ImageSource, Machine, Verify},
+};
+use ichor_plan::files::{has_seed, image_place, seed_volume, template_host, template_of};
+use ichor_pve::{
+    Params, api,
+    machine::{Changes, Media, Shape, System, eject},
+    ownership::Whose,
+};
+
+use super::{configure, task};
+use crate::{
+    live::{Live, Pin, pve_trouble, transient},
+    observe::Found,
+};
+
+/// Makes the pool of the cluster.
+pub async fn make_pool(live: &Live<'_>, pool: &str) -> Result<(), EffectError> {
+    let comment = format!("machines of {}", live.desired.cluster.name);
+    let made = live.pve.send(&api::create_pool(pool, &comment)).await;
+    made.map_err(|error| pve_trouble("making the pool", &error))
+}
+
+/// Makes a VM, or finishes one that an earlier run began.
+pub async fn create(
+    live: &Live<'_>,
+    context: &StepContext<'_>,
+    machine: &Machine,
+    host: &HostName,
+) -> Result<(), EffectError> {
+    let what = format!("creating VM {}", machine.vmid);
+    let earlier = task::follow_earlier(live, context, &what).await;
+    // The engine has just looked: only an interrupted attempt can have changed something since.
+    let known_missing = !earlier && live.memory.host(machine.vmid).is_none();
+    if !known_missing {
+        match live.find_vm(machine.vmid, host).await.map_err(|error| pve_trouble(&what, &error))? {
+            Found::Nothing => {}
+            Found::There(place, config) => match live.whose(machine, &config) {
+                Whose::Ours | Whose::OursUnfinished => {
+                    return finish(live, context, machine, &place).await;
+                }
+                Whose::Reserved { lock } => return wait_for_maker(live, &what, machine, &place, &lock).await,
+                other => return Err(not_ours(machine, &other)),
+            },
+        }
+    }
+    begin(live, context, machine, host).await?;
+    live.memory.saw(machine.vmid, host);
+    live.memory.has_made(machine.vmid);
+    finish(live, context, machine, host).await
+}
+
+fn not_ours(machine: &Machine, whose: &Whose) -> EffectError {
+    let message = format!("VM {} is not `{}`: {whose:?}", machine.vmid, machine.name);
+    EffectError::Permanent(Report::new(message).hint("choose another `vmid`; the VM was not touched"))
+}
+
+async fn wait_for_maker(
+    live: &Live<'_>,
+    what: &str,
+    machine: &Machine,
+    host: &HostName,
+    lock: &str,
+) -> Result<(), EffectError> {
+    match live.maker(machine, host).await {
+        Some(upid) => task::wait(live, what, &upid).await.map_err(|error| match error {
+            // Whatever it was: looking again tells.
+            EffectError::Permanent(report) => EffectError::Transient(report),
+            other => other,
+        }),
+        None => {
+            let message = format!("VM {} is locked ({lock}), and no task of ours is making it", machine.vmid);
+            let hint = format!(
+                "if nobody else makes a VM of this number, remove what is left on host `{host}`:\n    qm unlock {0} && qm destroy {0}",
+                machine.vmid
+            );
+            Err(EffectError::Transient(Report::new(message).hint(hint)))
+        }
+    }
+}
+
+/// Makes a VM that is not there: from an image, with an installer, or as a clone.
+async fn begin(
+    live: &Live<'_>,
+    context: &StepContext<'_>,
+    machine: &Machine,
+    host: &HostName,
+) -> Result<(), EffectError> {
+    let what = format!("creating VM {}", machine.vmid);
+    let shape = live.shape(machine);
+    let made = match template_of(live.desired, machine) {
+        Some(template) => {
+            let chosen = || template_host(live.desired, &Observed::default(), template).cloned();
+            let home = live.memory.host(template.vmid).or_else(chosen).unwrap_or_else(|| host.clone());
+            let mut options = shape.cloned(template.clone == CloneKind::Full);
+            options.target = Some(host).filter(|host| **host != home);
+            live.pve.send(&api::clone(&home, template.vmid, &options)).await
+        }
+        None => {
+            let (volume, installs) = image_of(live, machine, host);
+            let seed = has_seed(machine).then(|| seed_volume(live.desired, machine, host));
+            let system = if installs { System::Installer(&volume) } else { System::Import(&volume) };
+            let options = shape.create(Media { system, cidata: seed.as_deref() });
+            live.pve.send(&api::create(host, machine.vmid, options)).await
+        }
+    };
+    let upid = made.map_err(|error| pve_trouble(&what, &error))?;
+    task::follow(live, context, &what, &upid).await
+}
+
+/// Returns the image of a machine on its host, and whether it is an installer.
+fn image_of(live: &Live<'_>, machine: &Machine, host: &HostName) -> (String, bool) {
+    let image = live.desired.images.iter().find(|image| image.id == machine.image);
+    let Some(image) = image else { return (String::new(), false) };
+    let schematic = live.images.get(&image.id).map_or("", |named| named.id.as_str());
+    let place = image_place(live.desired, &live.storages(), image, schematic, host);
+    (place.volume, image.source == ImageSource::Iso)
+}
+
+/// Gives a VM what it still lacks: a clone everything of its own, any VM disks of the right size.
+async fn finish(
+    live: &Live<'_>,
+    context: &StepContext<'_>,
+    machine: &Machine,
+    host: &HostName,
+) -> Result<(), EffectError> {
+    let what = format!("finishing VM {}", machine.vmid);
+    let config = live.pve.send(&api::config(host, machine.vmid)).await;
+    let config = config.map_err(|error| pve_trouble(&what, &error))?;
+    if !live.whose(machine, &config).is_ours() {
+        return Err(not_ours(machine, &live.whose(machine, &config)));
+    }
+    live.memory.is_ours(machine.vmid);
+    let changes = Changes::of(&live.shape(machine).differences(&config));
+    change(live, context, &what, machine, host, changes.options).await?;
+    change(live, context, &what, machine, host, changes.drives).await?;
+    for (disk, gib) in changes.grow {
+        let grown = live.pve.send(&api::resize(host, machine.vmid, &disk, gib)).await;
+        if let Some(upid) = grown.map_err(|error| pve_trouble(&what, &error))? {
+            task::follow(live, context, &what, &upid).await?;
+        }
+    }
+    change(live, context, &what, machine, host, changes.last).await
+}
+
+async fn change(
+    live: &Live<'_>,
+    context: &StepContext<'_>,
+    what: &str,
+    machine: &Machine,
+    host: &HostName,
+    options: Params,
+) -> Result<(), EffectError> {
+    if options.pairs().is_empty() {
+        return Ok(());
+    }
+    let changed = live.pve.send(&api::configure(host, machine.vmid, options)).await;
+    match changed.map_err(|error| pve_trouble(what, &error))? {
+        Some(upid) => task::follow(live, context, what, &upid).await,
+        None => Ok(()),
+    }
+}
+
+/// Switches a VM on, and listens to its serial console from then on if that is to vouch for its key.
+pub async fn start(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine) -> Result<(), EffectError> {
+    let what = format!("starting VM {}", machine.vmid);
+    let host = place(live, &what, machine)?;
+    if !task::follow_earlier(live, context, &what).await {
+        let upid = live.pve.send(&api::start(&host, machine.vmid)).await;
+        let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
+        task::follow(live, context, &what, &upid).await?;
+    }
+    match machine.boot.verify {
+        Verify::Console => configure::listen(live, machine, &host).await,
+        Verify::Network => live.memory.pin(&machine.name, Pin::Network),
+        Verify::Cidata => {}
+    }
+    Ok(())
+}
+
+/// The guard has just seen the VM, and remembered where.
+fn place(live: &Live<'_>, what: &str, machine: &Machine) -> Result<HostName, EffectError> {
+    live.memory.host(machine.vmid).ok_or_else(|| transient(format!("{what}: it is not known where it is")))
+}
+
+/// Takes the installation medium out of the drive.
+pub async fn detach(
+    live: &Live<'_>,
+    context: &StepContext<'_>,
+    machine: &Machine,
+) -> Result<(), EffectError> {
+    let what = format!("taking the installation medium out of VM {}", machine.vmid);
+    let host = place(live, &what, machine)?;
+    let slot = live.shape(machine).slots().installer;
+    change(live, context, &what, machine, &host, eject(&slot)).await
+}
+
+impl Live<'_> {
+    /// Returns the shape of a machine.
+    pub(crate) fn shape<'m>(&'m self, machine: &'m Machine) -> Shape<'m> {
+        Shape { cluster: &self.desired.cluster.id, pool: self.desired.proxmox.pool.as_deref(), machine }
+    }
+}
