@@ -194,7 +194,7 @@ impl<'a> Live<'a> {
 
     /// Returns the cluster with the endpoint filled in once it is known: a first control plane that takes a lease
     /// has its address only when it runs.
-    pub(crate) fn known(&self) -> Desired {
+    pub fn known(&self) -> Desired {
         let mut desired = self.desired.clone();
         if desired.cluster.endpoint.host.known().is_none() {
             let first = desired.of_role(Role::ControlPlane).next();
