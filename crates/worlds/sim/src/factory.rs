@@ -105,6 +105,12 @@ impl Factory {
         Ok(json_answer(201, &json!({"id": id, "schematic": yaml})))
     }
 
+    /// Lets the factory know a schematic that somebody posted long ago. Its id may be one of another factory, which
+    /// adds an owner; what counts is the recipe.
+    pub fn learn(&mut self, id: &str, recipe: &str) {
+        self.schematics.insert(id.to_owned(), recipe.to_owned());
+    }
+
     fn schematic(&self, id: &str) -> Result<Recipe, Failure> {
         let yaml = self.schematics.get(id).ok_or_else(|| (404, format!("schematic ID {id:?} not found")))?;
         Recipe::read(yaml.as_bytes()).map_err(|why| (500, why))
