@@ -35,6 +35,11 @@ impl Live<'_> {
                 Sight::Seen(MachineSeen::Ours(_)) => {
                     Sight::Seen(MachineSeen::Stranger("another machine of this cluster answers there".into()))
                 }
+                Sight::Seen(MachineSeen::Silent(_)) => {
+                    let there = matches!(vm, Some(Sight::Seen(Some(vm))) if vm.owner == Owner::Ours);
+                    let why = if there { "its VM is off" } else { "it has no VM yet" };
+                    Sight::Seen(MachineSeen::Silent(why.into()))
+                }
                 seen => seen,
             },
         }
