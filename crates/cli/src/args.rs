@@ -35,7 +35,7 @@ pub use self::{
     explain::Explain,
     image::{Image, ImageVerb},
     kubeconfig::Kubeconfig,
-    lab::{Faults, Lab, LabVerb, Profile, PveRelease, Serve},
+    lab::{Event, Faults, Lab, LabVerb, Profile, PveRelease, Serve, Server},
     man::Man,
     plan::{Graph, Plan},
     render::Render,

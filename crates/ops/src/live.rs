@@ -86,13 +86,13 @@ pub struct Live<'a> {
     pub pve: Pve,
     /// How everything is reached.
     pub reach: Reach,
-    /// What the machines and Kubernetes know us by.
-    pub keys: Keys,
+    /// What the machines and Kubernetes know us by; nothing before the cluster has secrets.
+    pub keys: Option<Keys>,
     /// The images of the cluster, by their names in the plan.
     pub images: BTreeMap<String, Named>,
     /// What the run has learnt so far.
     pub memory: Memory,
-    secrets: &'a Bundle,
+    secrets: Option<&'a Bundle>,
     materials: &'a Materials,
     pub(crate) seen_storages: Mutex<Storages>,
     pub(crate) nodes: LastNodes,
@@ -113,10 +113,10 @@ impl<'a> Live<'a> {
         desired: &'a Desired,
         pve: Pve,
         reach: Reach,
-        keys: Keys,
-        secrets: &'a Bundle,
+        secrets: Option<(Keys, &'a Bundle)>,
         materials: &'a Materials,
     ) -> Result<Self, Halt> {
+        let (keys, secrets) = secrets.unzip();
         let images =
             image::name_all(desired)?.into_iter().map(|named| (named.image.clone(), named)).collect();
         Ok(Self {
@@ -142,7 +142,8 @@ impl<'a> Live<'a> {
                 .find(|finding| finding.severity == Severity::Error)
                 .map_or_else(|| "it cannot be drawn up".to_owned(), |finding| finding.message.clone())
         };
-        let composer = Composer::new(&desired, self.secrets, self.materials).map_err(told)?;
+        let secrets = self.secrets.ok_or("the cluster has no secrets yet")?;
+        let composer = Composer::new(&desired, secrets, self.materials).map_err(told)?;
         composer.machine(machine).map(|config| config.text()).map_err(told)
     }
 
@@ -177,8 +178,8 @@ impl<'a> Live<'a> {
 
     /// Returns the Talos API of a configured machine. Connections are kept between calls.
     pub(crate) fn talos(&self, machine: &Machine) -> Option<Result<Arc<Talos>, String>> {
-        let address = self.address(machine)?;
-        Some(self.memory.talos(address, || self.keys.talos(address, Arc::clone(&self.reach.dialer))))
+        let (address, keys) = (self.address(machine)?, self.keys.as_ref()?);
+        Some(self.memory.talos(address, || keys.talos(address, Arc::clone(&self.reach.dialer))))
     }
 
     /// Returns the Kubernetes API on a control plane's own address: the endpoint may be a VIP that nobody holds
@@ -187,8 +188,8 @@ impl<'a> Live<'a> {
         &self,
         machine: &Machine,
     ) -> Option<Result<Arc<crate::live::keys::Kube>, String>> {
-        let address = self.address(machine)?;
-        Some(self.memory.kube(address, || self.keys.kube(address, Arc::clone(&self.reach.dialer))))
+        let (address, keys) = (self.address(machine)?, self.keys.as_ref()?);
+        Some(self.memory.kube(address, || keys.kube(address, Arc::clone(&self.reach.dialer))))
     }
 
     /// Returns the cluster with the endpoint filled in once it is known: a first control plane that takes a lease

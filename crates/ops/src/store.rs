@@ -149,6 +149,17 @@ impl Store {
         Ok(findings)
     }
 
+    /// Keeps other runs of this cluster out until the lock is dropped, and makes the cluster's directory.
+    pub fn hold(&self, system: &dyn System) -> Result<Lock, Halt> {
+        self.prepare(system)?;
+        self.lock(system)
+    }
+
+    /// Returns the path of a file that ichor keeps about the cluster.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
     fn lock(&self, system: &dyn System) -> Result<Lock, Halt> {
         match system.lock(&self.directory) {
             Ok(Some(lock)) => Ok(lock),

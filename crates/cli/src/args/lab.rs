@@ -9,6 +9,7 @@ Examples:
   ichor lab serve                          a datacentre of three hosts on 127.0.0.1
   ichor lab serve --state lab.json         the same, remembered in a file
   ichor lab faults --state lab.json faults.json
+  ichor lab event --state lab.json host-down pve2
   ichor lab state --state lab.json | jq .pve.vms";
 
 const SERVE_EXAMPLES: &str = "\
@@ -28,6 +29,26 @@ Examples:
   ichor lab faults --state lab.json plan.json       sets it; `[]` clears it
   echo '[{\"server\": \"pve\", \"method\": \"POST\", \"path\": \"/nodes/*/qemu\", \"fault\": {\"status\": \
 {\"code\": 596, \"when\": \"after\"}}}]' | ichor lab faults --state lab.json -";
+
+const EVENT_EXAMPLES: &str = "\
+Examples:
+  ichor lab event --state lab.json host-down pve2
+  ichor lab event --state lab.json --after 30 vm-replaced 2001
+  ichor lab event --state lab.json --on 'POST /nodes/*/qemu' --occurrence 2 storage-full local-lvm pve1
+
+Events:
+  vm-migrated VMID HOST           somebody moved the VM with its disks
+  vm-stopped VMID                 somebody pulled its plug
+  vm-deleted VMID                 somebody deleted it with its disks
+  vm-replaced VMID                another has its VMID, name and tags, and nothing else
+  host-down HOST, host-up HOST    the host loses its power, and runs again
+  storage-full STORAGE [HOST]     others take all its room; `storage-freed` gives it back
+  storage-broken STORAGE          it cannot be activated; `storage-mended` ends it
+  clock-lost VMID                 the machine's clock is not in sync; `clock-set` ends it
+  agent-silent VMID               the guest agent does not answer; `agent-back` ends it
+  impostor ADDRESS                a foreign machine answers there; `impostor-gone` ends it
+  lease-changed VMID [ADDRESS]    the machine gets another DHCP lease
+  certificate-swapped             Proxmox and the Image Factory show another certificate";
 
 const RESET_EXAMPLES: &str = "\
 Examples:
@@ -62,6 +83,11 @@ pub enum LabVerb {
     /// Shows or sets what goes wrong in a lab.
     #[command(after_help = FAULTS_EXAMPLES)]
     Faults(Faults),
+    /// Lets something befall a lab: a host goes down, a VM is replaced by a stranger, a storage is full.
+    ///
+    /// It happens at once, or after a time, or with a call. It works on a lab that runs and on one in a file.
+    #[command(after_help = EVENT_EXAMPLES)]
+    Event(Event),
     /// Lets a lab begin again.
     #[command(after_help = RESET_EXAMPLES)]
     Reset(Reset),
@@ -124,6 +150,16 @@ pub struct Serve {
     /// What randomness is derived from: the same seed and the same calls give the same lab.
     #[arg(long, value_name = "NUMBER", env = "ICHOR_LAB_SEED", hide_env_values = true, default_value_t = 1)]
     pub seed: u64,
+    /// How many VMs and containers of others there are: names, tags and VMIDs like ours, and none of our business.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "ICHOR_LAB_STRANGERS",
+        hide_env_values = true,
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=1000)
+    )]
+    pub strangers: u32,
     /// A file that keeps the state. One that is there is continued.
     #[arg(long, value_name = "FILE", env = "ICHOR_LAB_STATE", hide_env_values = true, value_hint = ValueHint::FilePath)]
     pub state: Option<PathBuf>,
@@ -157,6 +193,60 @@ pub struct Reset {
     /// Forgets only the calls so far, and measures anew how long a run has to take at least.
     #[arg(long, env = "ICHOR_LAB_RESET_RECORD", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub record: bool,
+}
+
+/// `ichor lab event`.
+#[derive(Debug, clap::Args)]
+pub struct Event {
+    /// The lab.
+    #[command(flatten)]
+    pub kept: Kept,
+    /// Let it happen after so many seconds of the lab's time.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "ICHOR_LAB_EVENT_AFTER",
+        hide_env_values = true,
+        conflicts_with = "on"
+    )]
+    pub after: Option<u32>,
+    /// Let it happen when such a call comes, before it has its effect; `*` in the path stands for any text.
+    #[arg(long, value_name = "METHOD PATH", env = "ICHOR_LAB_EVENT_ON", hide_env_values = true)]
+    pub on: Option<String>,
+    /// The server that the call goes to.
+    #[arg(
+        long,
+        value_name = "SERVER",
+        env = "ICHOR_LAB_EVENT_SERVER",
+        hide_env_values = true,
+        default_value = "pve"
+    )]
+    pub server: Server,
+    /// Which of these calls; 0 is every one.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "ICHOR_LAB_EVENT_OCCURRENCE",
+        hide_env_values = true,
+        default_value_t = 1
+    )]
+    pub occurrence: u32,
+    /// What happens, such as `host-down pve2`.
+    #[arg(value_name = "EVENT", required = true)]
+    pub words: Vec<String>,
+}
+
+/// A kind of server in a lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Server {
+    /// The Proxmox API; paths below `/api2/json`.
+    Pve,
+    /// The Image Factory.
+    Factory,
+    /// The Talos API; paths are methods, without a word before them.
+    Talos,
+    /// The Kubernetes API.
+    Kube,
 }
 
 /// How long things take in a lab.

@@ -4,14 +4,15 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use ichor_lab::{
     Hall,
-    control::{self, Wish},
+    control::{self, Moment, Wish},
     proxy::Routes,
     serve::{self, Listening, Ports},
 };
 use ichor_sim::{
     Lab,
     bound::LowerBound,
-    faults::FaultPlan,
+    faults::{self, Calls, FaultPlan},
+    incident::{Incident, NotAnIncident},
     profile,
     pve::{release::Release, world::NewHost},
     setup::{Setup, TOKEN, USER},
@@ -19,7 +20,7 @@ use ichor_sim::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Faults, Global, LabVerb, Output, Profile, PveRelease, Serve},
+    args::{Event, Faults, Global, LabVerb, Output, Profile, PveRelease, Serve, Server},
     exit::Exit,
     failure::Failure,
     files,
@@ -45,6 +46,7 @@ pub fn run(verb: &LabVerb, global: &Global, terminal: &Terminal) -> Result<Exit,
                 Ok(Exit::Done)
             }
             LabVerb::Faults(args) => faults(args, terminal).await,
+            LabVerb::Event(args) => event(args).await,
             LabVerb::Reset(args) => {
                 let asked = if args.record { Wish::ForgetCalls } else { Wish::Reset };
                 wish(&args.kept.state, asked).await?;
@@ -68,6 +70,10 @@ async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit
             "choose other ports with `--port`, `--factory-port` and `--proxy-port`; 0 is any that is free",
         )
     })?;
+    let control = match &args.state {
+        Some(path) => Some((path, keep(&hall, path).await.map_err(|error| unwritable(path, &error))?)),
+        None => None,
+    };
     let access = hall.look(|lab| access(lab, &listening));
     match output {
         Output::Table => terminal.data(shell(&access))?,
@@ -75,15 +81,15 @@ async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit
         Output::Yaml => terminal.data(document::yaml(&access))?,
     }
     terminal.tell("the lab is open; stop it with Ctrl-C");
-    let ended = match &args.state {
+    let ended = match control {
         None => {
             interrupted().await;
             None
         }
-        Some(path) => tokio::select! {
+        Some((path, listener)) => tokio::select! {
             () = interrupted() => None,
             error = serve::keep_state(&hall, path) => Some(error),
-            error = control::listen(Arc::clone(&hall), fresh, path) => Some(error),
+            () = control::listen(Arc::clone(&hall), fresh, listener) => None,
         },
     };
     tell_bound(&hall.look(|lab| lab.ground.bound.lower()), terminal);
@@ -118,6 +124,14 @@ fn tell_bound(bound: &LowerBound, terminal: &Terminal) {
     }
 }
 
+/// Writes the state for the first time, and opens the socket for those who want to meddle: whoever is told that the
+/// lab is open finds both.
+async fn keep(hall: &Hall, path: &Path) -> std::io::Result<tokio::net::UnixListener> {
+    let listener = control::open(path).await?;
+    serve::save(hall, path)?;
+    Ok(listener)
+}
+
 async fn interrupted() {
     // Without a handler for the signal the program ends at once, which is no worse.
     let _ = tokio::signal::ctrl_c().await;
@@ -137,6 +151,7 @@ fn setup(args: &Serve) -> Setup {
         PveRelease::V8_0 => Release::V8_0,
     };
     setup.names.push(args.listen.to_string());
+    setup.strangers = args.strangers;
     if !args.hosts.is_empty() {
         let hosts = args.hosts.iter().enumerate().map(|(number, host)| NewHost {
             name: host.name.clone(),
@@ -205,6 +220,42 @@ async fn faults(args: &Faults, terminal: &Terminal) -> Result<Exit, Failure> {
     let plan: FaultPlan = serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))?;
     wish(&args.kept.state, Wish::SetFaults(plan)).await?;
     Ok(Exit::Done)
+}
+
+async fn event(args: &Event) -> Result<Exit, Failure> {
+    let incident: Incident = args.words.join(" ").parse().map_err(|error: NotAnIncident| {
+        Failure::new(Exit::InvalidInput, "that cannot befall a lab")
+            .because(error.to_string())
+            .hint("`ichor lab event --help` says what can")
+    })?;
+    let answer = wish(&args.kept.state, Wish::Befall(incident.clone(), moment(args)?)).await?;
+    if let Some(why) = answer["error"].as_str() {
+        return Err(Failure::new(Exit::Failed, format!("`{incident}` did not happen"))
+            .because(why)
+            .hint(format!("see what is there:\n    ichor lab state --state {}", args.kept.state.display())));
+    }
+    Ok(Exit::Done)
+}
+
+fn moment(args: &Event) -> Result<Moment, Failure> {
+    let Some(on) = &args.on else {
+        return Ok(args.after.map_or(Moment::Now, |seconds| Moment::After(u64::from(seconds) * 1000)));
+    };
+    let (method, path) = match on.split_once(' ') {
+        Some((method, path)) => (Some(method.to_owned()), path.trim()),
+        None => (None, on.as_str()),
+    };
+    if !path.starts_with(['/', '*']) {
+        return Err(Failure::new(Exit::InvalidInput, format!("`{on}` is no call"))
+            .hint("a call is written `POST /nodes/*/qemu`, or without a method for any"));
+    }
+    let server = match args.server {
+        Server::Pve => faults::Server::Pve,
+        Server::Factory => faults::Server::Factory,
+        Server::Talos => faults::Server::Talos,
+        Server::Kube => faults::Server::Kube,
+    };
+    Ok(Moment::Call(Calls { server, method, path: path.to_owned() }, args.occurrence))
 }
 
 /// Has a wish fulfilled by the lab that runs, or by the one in the file.

@@ -39,7 +39,12 @@ pub enum Gate<T> {
 impl<'a> Session<'a> {
     /// Loads the clusters; errors in an inventory end the run.
     pub fn open(global: &Global, terminal: &'a Terminal) -> Result<Gate<Self>, Failure> {
-        let clusters = clusters::load(global.file.as_deref(), global.cluster.as_deref(), &World::default());
+        Self::open_in(global, terminal, &World::default())
+    }
+
+    /// Loads the clusters as they are in a world that was seen.
+    pub fn open_in(global: &Global, terminal: &'a Terminal, world: &World) -> Result<Gate<Self>, Failure> {
+        let clusters = clusters::load(global.file.as_deref(), global.cluster.as_deref(), world);
         let failed = clusters.findings.has_errors();
         let mut session = Self { clusters, output: global.output, terminal };
         if failed {

@@ -82,6 +82,7 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
         ("lab serve", vec!["--listen", "192.0.2.1"]),
         ("lab state", vec!["--state", "lab.json"]),
         ("lab faults", vec!["--state", "lab.json"]),
+        ("lab event", vec!["--state", "lab.json", "host-down", "pve1"]),
         ("lab reset", vec!["--state", "lab.json"]),
         ("schema", vec![]),
         ("explain", vec![]),

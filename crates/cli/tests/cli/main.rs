@@ -4,6 +4,7 @@ mod canary;
 mod discovery;
 mod findings;
 mod hostile;
+mod lab_events;
 mod rendering;
 mod secrets;
 mod verbs;

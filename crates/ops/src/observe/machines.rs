@@ -1,6 +1,6 @@
 //! Looking at machines.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use ichor_model::{
     Observed,
@@ -8,9 +8,12 @@ use ichor_model::{
     observed::{MachineSeen, MemberSeen, Owner, Sight, TalosSeen},
 };
 use ichor_pve::api as pve;
-use ichor_talos::{Error, Face, Talos, api, resource::MachineStatus};
+use ichor_talos::{Error, Face, Talos, api, peek, resource::MachineStatus};
 
 use crate::live::Live;
+
+/// How long somebody whom nobody expects may take for a handshake.
+const PEEK_WITHIN: Duration = Duration::from_secs(5);
 
 impl Live<'_> {
     /// Looks at a machine, if its VM runs. At the address of one that does not, only somebody else can be.
@@ -75,6 +78,9 @@ impl Live<'_> {
         if let Err(why) = self.find_lease(machine).await {
             return Sight::Seen(MachineSeen::Silent(why));
         }
+        if self.keys.is_none() {
+            return self.meet_unknown(machine).await;
+        }
         let talos = match self.talos(machine) {
             Some(Ok(talos)) => talos,
             Some(Err(why)) => return Sight::Unseen(why),
@@ -83,6 +89,21 @@ impl Live<'_> {
         match look(talos).await {
             Ok(seen) => Sight::Seen(MachineSeen::Ours(TalosSeen { address: self.address(machine), ..seen })),
             Err(error) => judge(&error),
+        }
+    }
+
+    /// Looks at who is at a machine's address before the cluster has secrets: nobody there can be ours.
+    async fn meet_unknown(&self, machine: &Machine) -> Sight<MachineSeen> {
+        let Some(address) = self.address(machine) else {
+            return Sight::Seen(MachineSeen::Silent("its address is not known yet".into()));
+        };
+        match peek(&crate::live::at(address), &[], &*self.reach.dialer, PEEK_WITHIN).await {
+            Ok(seen) if seen.face == Face::Maintenance => Sight::Seen(MachineSeen::Maintenance),
+            Ok(seen) => Sight::Seen(MachineSeen::Stranger(format!(
+                "{} answers there ({}), and this cluster has no secrets yet",
+                seen.face, seen.names
+            ))),
+            Err(error) => Sight::Seen(MachineSeen::Silent(error.to_string())),
         }
     }
 

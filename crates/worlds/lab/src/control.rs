@@ -62,20 +62,20 @@ pub fn socket_of(state: &Path) -> PathBuf {
     name.into()
 }
 
-/// Fulfils wishes. Returns only when the socket cannot be opened.
-pub async fn listen(hall: Arc<Hall>, fresh: Lab, state: &Path) -> io::Error {
+/// Opens the socket of the lab with a state file.
+pub async fn open(state: &Path) -> io::Result<UnixListener> {
     let path = socket_of(state);
     // A socket that a killed lab left behind answers to nobody.
     if UnixStream::connect(&path).await.is_err() {
         let _ = std::fs::remove_file(&path);
     }
-    let listener = match UnixListener::bind(&path) {
-        Ok(listener) => listener,
-        Err(error) => return error,
-    };
-    if let Err(error) = close_to_others(&path) {
-        return error;
-    }
+    let listener = UnixListener::bind(&path)?;
+    close_to_others(&path)?;
+    Ok(listener)
+}
+
+/// Fulfils wishes. Never returns.
+pub async fn listen(hall: Arc<Hall>, fresh: Lab, listener: UnixListener) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (hall, fresh) = (Arc::clone(&hall), fresh.clone());

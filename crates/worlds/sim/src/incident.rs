@@ -143,17 +143,10 @@ pub struct Impossible(String);
 
 /// A text that is no incident.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{text}` is no incident; write {FORMS}")]
+#[error("`{text}` is no event that the lab knows, or lacks a word")]
 pub struct NotAnIncident {
     text: String,
 }
-
-/// How incidents are written.
-pub const FORMS: &str = "`vm-migrated VMID HOST`, `vm-stopped VMID`, `vm-deleted VMID`, `vm-replaced VMID`, \
-    `host-down HOST`, `host-up HOST`, `storage-full STORAGE [HOST]`, `storage-freed STORAGE [HOST]`, \
-    `storage-broken STORAGE`, `storage-mended STORAGE`, `clock-lost VMID`, `clock-set VMID`, `agent-silent VMID`, \
-    `agent-back VMID`, `impostor ADDRESS`, `impostor-gone ADDRESS`, `lease-changed VMID [ADDRESS]` or \
-    `certificate-swapped`";
 
 impl FromStr for Incident {
     type Err = NotAnIncident;
@@ -523,8 +516,6 @@ mod tests {
             assert_eq!(incident.to_string(), text);
             let json = serde_json::to_string(&incident).expect("JSON");
             assert_eq!(serde_json::from_str::<Incident>(&json).expect("the same"), incident, "{json}");
-            let word = text.split(' ').next().expect("a word");
-            assert!(FORMS.contains(&format!("`{word}")), "{word}");
         }
         for wrong in ["", "host-down", "host-down a b", "vm-stopped x", "storage-full a b c", "earthquake"] {
             assert!(wrong.parse::<Incident>().is_err(), "{wrong}");

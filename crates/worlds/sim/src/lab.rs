@@ -198,10 +198,17 @@ impl Lab {
             self.ground.needs(&format!("kubernetes {cluster}"));
         }
         let call = CallKey::of_http(door, request);
-        let progress = match self.meet(&call) {
+        let fault = self.meet(&call);
+        #[cfg(feature = "judge")]
+        let unharmed = fault.is_none();
+        let progress = match fault {
             Some(kind) => mishap::http(self, door, request, &call, kind),
             None => self.answer(door, request),
         };
+        #[cfg(feature = "judge")]
+        if let (Progress::Done(response), Door::Pve, true) = (&progress, door, unharmed) {
+            crate::judge::watch(self.pve.release, request, response);
+        }
         if let Progress::Done(response) = &progress {
             self.end(call, Some(response.status).filter(|status| *status != 0));
         }

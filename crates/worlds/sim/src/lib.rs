@@ -23,6 +23,8 @@ pub mod faults;
 pub mod ground;
 pub mod hostility;
 pub mod incident;
+#[cfg(feature = "judge")]
+pub mod judge;
 pub mod kube;
 mod lab;
 pub mod profile;

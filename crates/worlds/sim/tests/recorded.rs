@@ -1,23 +1,14 @@
 //! The lab against what the real server answered and describes. Both stand in a folder beside the repository that
 //! not everybody has; without it these tests say so and pass.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use ichor_sim::{
+    judge::{self, shared},
     pve::describe::{self, Kind, Property, Scalar},
     replay,
 };
 use serde_json::Value;
-
-/// Finds the folder with recordings and schema.
-#[allow(clippy::disallowed_methods)] // only tests look for this folder
-fn shared() -> Option<PathBuf> {
-    let folder = std::env::var_os("ICHOR_SHARED").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared")),
-        PathBuf::from,
-    );
-    folder.is_dir().then_some(folder)
-}
 
 fn read(path: &std::path::Path) -> Value {
     let text = fs::read_to_string(path).expect("a file that was listed can be read");
@@ -64,12 +55,10 @@ fn read_if_json(path: &std::path::Path) -> Value {
 
 #[test]
 fn the_description_is_that_of_the_real_api() {
-    let Some(file) = shared().map(|folder| folder.join("pve-api-schema.json")).filter(|file| file.is_file())
-    else {
+    let Some(schema) = judge::schema() else {
         eprintln!("skipped: there is no schema here");
         return;
     };
-    let schema = read(&file);
     let description = describe::description();
     let mut differing = Vec::new();
     for endpoint in description.endpoints.iter().filter(|endpoint| endpoint.path != "/") {
