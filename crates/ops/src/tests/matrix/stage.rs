@@ -182,7 +182,8 @@ impl Stage {
             dialer: Arc::clone(&self.inside) as _,
             proxmox: Trust::Pin(pin),
             factory: Trust::Pin(pin),
-            token: ichor_pve::Token::parse(&Secret::new(format!("{USER}!{TOKEN}={secret}"))).expect("a token"),
+            token: ichor_pve::Token::parse(&Secret::new(format!("{USER}!{TOKEN}={secret}")))
+                .expect("a token"),
         }
     }
 
@@ -194,7 +195,7 @@ impl Stage {
         let reach = self.reach();
         let pve = proxmox(&self.desired.proxmox.endpoint, &reach)?;
         let keys = Keys::new(&self.memory, &found.bundle)?;
-        let live = Live::new(&self.desired, pve, reach, keys, &found.bundle, &materials)?;
+        let live = Live::new(&self.desired, pve, reach, Some((keys, &found.bundle)), &materials)?;
         let observed = look(&live).await?;
         let past = Past::read(self.journal.text().as_bytes()).expect("a journal");
         let events: Arc<dyn EventSink> = Arc::clone(&self.heard) as _;

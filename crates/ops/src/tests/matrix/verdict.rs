@@ -49,7 +49,8 @@ pub fn always(stage: &Stage, files_before: &BTreeMap<std::path::PathBuf, Vec<u8>
     if secrets.into_iter().any(|secret| said.contains(&secret)) {
         wrongs.push("a secret was said aloud".into());
     }
-    if said.contains('\u{1b}') {
+    // Some of it is written as Rust writes texts, with escapes.
+    if ["\u{1b}", "\\u{1b}", "\u{202e}", "\\u{202e}"].iter().any(|trick| said.contains(trick)) {
         wrongs.push("something steers terminals".into());
     }
     wrongs
