@@ -27,6 +27,7 @@ use ichor_model::{
 use ichor_net::{Dial, Endpoint, HttpClient, Trust};
 use ichor_talos::Talos;
 
+pub(crate) use self::memory::Listening;
 pub(crate) use self::trouble::{factory_trouble, pve_trouble, refused, talos_trouble, transient};
 pub use self::{
     keys::{Keys, at},

@@ -4,6 +4,7 @@ mod access;
 mod crashes;
 mod live;
 mod paths;
+mod matrix;
 mod reading;
 mod rendering;
 

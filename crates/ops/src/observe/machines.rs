@@ -46,7 +46,7 @@ impl Live<'_> {
     }
 
     /// Looks at who a machine is, and at nothing more.
-    pub(super) async fn see_face(&self, machine: &Machine) -> Sight<MachineSeen> {
+    pub(crate) async fn see_face(&self, machine: &Machine) -> Sight<MachineSeen> {
         self.meet(
             machine,
             |talos| async move { talos.send(&api::version()).await.map(|_| TalosSeen::default()) },
