@@ -1,6 +1,6 @@
 //! Looking at VMs, templates, volumes and pools.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
 use ichor_model::{
@@ -8,7 +8,7 @@ use ichor_model::{
     desired::{Machine, Template},
     observed::{Owner, Sight, StorageSeen, VmSeen, VolumeSeen},
 };
-use ichor_plan::files::{has_seed, host_of, image_place, seed_volume, template_host, users_of};
+use ichor_plan::files::{has_seed, host_of, image_place, template_host, users_of};
 use ichor_pve::{
     Kind, Upid,
     api::{self, VmConfig},
@@ -188,12 +188,14 @@ impl Live<'_> {
             return;
         }
         let shape = self.shape(machine);
-        let slot = shape.slots().installer;
-        seen.medium = config.text(&slot).is_some_and(|drive| drive.contains(".iso"));
+        seen.medium = !self.passing_media(machine, config).is_empty();
         // A VM that runs was finished once; what differs now is not for making it.
         if !seen.running && seen.differences.is_empty() {
             let differences = shape.differences(config).into_iter().filter(Difference::is_ours_to_settle);
             seen.differences = differences.map(|difference| difference.to_string()).collect();
+            if self.seed_to_insert(machine, config).is_some() {
+                seen.differences.push("its cidata volume is not in its drive".into());
+            }
         }
     }
 
@@ -288,7 +290,7 @@ impl Live<'_> {
         let kind = path.split('/').next().unwrap_or_default();
         let rows = self.pve.send(&api::volumes(host, storage, kind)).await?;
         let row = rows.into_iter().find(|row| row.volid == volume);
-        Ok(row.map(|row| VolumeSeen { bytes: row.size, wanted: self.memory.expected_bytes(volume) }))
+        Ok(row.map(|row| self.volume_seen(&row)))
     }
 
     async fn see_volumes(
@@ -304,15 +306,48 @@ impl Live<'_> {
             }
         }
         for machine in self.desired.machines.iter().filter(|machine| has_seed(machine)) {
-            if let Some(host) = host_of(machine) {
-                wanted.insert((host.clone(), seed_volume(self.desired, machine, host)));
+            if let Some((host, volume)) = host_of(machine).zip(self.seed_volume(machine)) {
+                wanted.insert((host.clone(), volume));
             }
         }
-        let seen = join_all(wanted.into_iter().map(|(host, volume)| async move {
-            let seen = self.see_volume(&host, &volume).await;
-            ((host, volume), seen)
+        let shelves: BTreeSet<(HostName, String)> =
+            wanted.iter().map(|(host, volume)| (host.clone(), shelf(volume).to_owned())).collect();
+        let listed = join_all(shelves.into_iter().map(|(host, shelf)| async move {
+            let (storage, kind) = shelf.split_once(':').unwrap_or((&shelf, ""));
+            let rows = self.pve.send(&api::volumes(&host, storage, kind)).await;
+            ((host, shelf), rows.map_err(|error| error.to_string()))
         }));
-        seen.await.into_iter().collect()
+        let listed: BTreeMap<_, _> = listed.await.into_iter().collect();
+        let mut seen: BTreeMap<_, _> = wanted
+            .into_iter()
+            .map(|(host, volume)| {
+                let rows = listed.get(&(host.clone(), shelf(&volume).to_owned()));
+                let sight = match rows {
+                    Some(Ok(rows)) => {
+                        let row = rows.iter().find(|row| row.volid == volume);
+                        Sight::Seen(row.map(|row| self.volume_seen(row)))
+                    }
+                    Some(Err(why)) => Sight::Unseen(why.clone()),
+                    None => Sight::default(),
+                };
+                ((host, volume), sight)
+            })
+            .collect();
+        // Cidata volumes that earlier runs left for machines which they never made.
+        for machine in self.desired.machines.iter().filter(|machine| has_seed(machine)) {
+            let Some(host) = host_of(machine) else { continue };
+            let rows =
+                listed.iter().filter(|((at, _), _)| at == host).filter_map(|(_, rows)| rows.as_ref().ok());
+            for row in rows.flatten().filter(|row| self.is_seed_of(machine, &row.volid)) {
+                let key = (host.clone(), row.volid.clone());
+                seen.entry(key).or_insert_with(|| Sight::Seen(Some(self.volume_seen(row))));
+            }
+        }
+        seen
+    }
+
+    fn volume_seen(&self, row: &api::VolumeRow) -> VolumeSeen {
+        VolumeSeen { bytes: row.size, wanted: self.memory.expected_bytes(&row.volid) }
     }
 
     /// Returns what is known of storages, for finding the place of an image.
@@ -320,6 +355,11 @@ impl Live<'_> {
         let storages = self.seen_storages.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         Observed { storages, ..Observed::default() }
     }
+}
+
+/// Returns storage and kind of a volume: `local:iso` of `local:iso/talos.iso`.
+fn shelf(volume: &str) -> &str {
+    volume.split_once('/').map_or(volume, |(shelf, _)| shelf)
 }
 
 fn storages(survey: &Survey) -> std::collections::BTreeMap<(HostName, String), StorageSeen> {

@@ -148,6 +148,13 @@ impl Factory {
         known.collect()
     }
 
+    /// Shows all schematics to those who install from them.
+    pub fn show(&self, ground: &mut Ground) {
+        ground.schematics = self.extensions();
+        let plain = |id: &&String| self.schematic(id).is_ok_and(|recipe| recipe.has_plain_names());
+        ground.plain_names = self.schematics.keys().filter(plain).cloned().collect();
+    }
+
     /// Returns what an installer image would put on a disk, if this factory can make it.
     ///
     /// The name is that of a container image, such as `factory.talos.dev/nocloud-installer/<id>:v1.13.9`.
@@ -181,6 +188,7 @@ fn describe(recipe: &Recipe, id: &str, version: &str, asset: &Asset) -> TalosIma
         secureboot: asset.secureboot,
         iso: asset.is_iso(),
         extensions: recipe.schematic.extensions.clone(),
+        plain_names: recipe.has_plain_names(),
         meta: recipe.schematic.meta.iter().map(|meta| (meta.key, meta.value.clone())).collect(),
         virtual_size: catalogue::virtual_size(version, &asset.arch, asset.secureboot),
     }

@@ -63,7 +63,7 @@ pub fn setup(desired: &Desired, seed: u64, profile: Profile, release: Release) -
         lab.ground.web.factories.extend([format!("{host}:{port}"), host]);
     }
     for image in &desired.images {
-        know_schematic(&mut lab, image);
+        know_schematic(&mut lab, desired, image);
         add_file(&mut lab, image);
     }
     for template in desired.templates.iter().filter(|template| template.existing) {
@@ -168,7 +168,12 @@ fn uses(desired: &Desired) -> BTreeMap<String, Use> {
         let clones = desired.machines.iter().filter(|machine| machine.template == Some(template.vmid));
         let at: BTreeSet<_> = clones.map(|machine| machine.host.known()).collect();
         if at.len() > 1 || at.contains(&None) {
-            of(&template.storage, |used| used.shared = true);
+            // Proxmox clones to another host only from and onto storages that both have.
+            let clones = desired.machines.iter().filter(|machine| machine.template == Some(template.vmid));
+            let disks = clones.map(|machine| &machine.system_disk().storage);
+            for storage in disks.chain([&template.storage]) {
+                of(storage, |used| used.shared = true);
+            }
         }
     }
     for file in desired.images.iter().filter_map(|image| image.file.as_deref()) {
@@ -356,11 +361,17 @@ fn elsewhere(desired: &Desired) -> Ipv4Net {
 }
 
 /// The factory knows the schematics whose ids the inventory gives, and those of images that are there before
-/// anybody asks it. What is in a schematic of which only the id is known: what the machines need of it.
-fn know_schematic(lab: &mut Lab, image: &Image) {
+/// anybody asks it. A schematic of which only the id is known has the guest agent, if that is expected.
+fn know_schematic(lab: &mut Lab, desired: &Desired, image: &Image) {
+    const GUEST_AGENT: &str = "siderolabs/qemu-guest-agent";
     if image.schematic.is_some() || image.file.is_some() || image.source == ImageSource::Template {
-        lab.factory.learn(&image_id(image), &Schematic::of_image(image).canonical_yaml());
-        lab.ground.schematics = lab.factory.extensions();
+        let mut recipe = Schematic::of_image(image);
+        let mut users = desired.machines.iter().filter(|machine| machine.image == image.id);
+        if image.schematic.is_some() && users.any(|machine| machine.vm.agent) {
+            recipe.extensions.push(GUEST_AGENT.to_owned());
+        }
+        lab.factory.learn(&image_id(image), &recipe.canonical_yaml());
+        lab.factory.show(&mut lab.ground);
     }
 }
 
