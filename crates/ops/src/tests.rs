@@ -3,8 +3,8 @@
 mod access;
 mod crashes;
 mod live;
-mod paths;
 mod matrix;
+mod paths;
 mod reading;
 mod rendering;
 
