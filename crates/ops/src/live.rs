@@ -29,6 +29,7 @@ use ichor_plan::files::{Names, has_seed, host_of, seed_volume};
 use ichor_talos::Talos;
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::memory::Listening;
 pub(crate) use self::trouble::{factory_trouble, pve_trouble, refused, talos_trouble, transient};
 pub use self::{
     keys::{Keys, at},
@@ -219,7 +220,7 @@ impl<'a> Live<'a> {
 
     /// Returns the cluster with the endpoint filled in once it is known: a first control plane that takes a lease
     /// has its address only when it runs.
-    pub(crate) fn known(&self) -> Desired {
+    pub fn known(&self) -> Desired {
         let mut desired = self.desired.clone();
         if desired.cluster.endpoint.host.known().is_none() {
             let first = desired.of_role(Role::ControlPlane).next();

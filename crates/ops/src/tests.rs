@@ -3,6 +3,7 @@
 mod access;
 mod crashes;
 mod live;
+mod matrix;
 mod paths;
 mod reading;
 mod rendering;

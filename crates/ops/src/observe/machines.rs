@@ -35,13 +35,18 @@ impl Live<'_> {
                 Sight::Seen(MachineSeen::Ours(_)) => {
                     Sight::Seen(MachineSeen::Stranger("another machine of this cluster answers there".into()))
                 }
+                Sight::Seen(MachineSeen::Silent(_)) => {
+                    let there = matches!(vm, Some(Sight::Seen(Some(vm))) if vm.owner == Owner::Ours);
+                    let why = if there { "its VM is off" } else { "it has no VM yet" };
+                    Sight::Seen(MachineSeen::Silent(why.into()))
+                }
                 seen => seen,
             },
         }
     }
 
     /// Looks at who a machine is, and at nothing more.
-    pub(super) async fn see_face(&self, machine: &Machine) -> Sight<MachineSeen> {
+    pub(crate) async fn see_face(&self, machine: &Machine) -> Sight<MachineSeen> {
         self.meet(
             machine,
             |talos| async move { talos.send(&api::version()).await.map(|_| TalosSeen::default()) },

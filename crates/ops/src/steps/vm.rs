@@ -45,7 +45,10 @@ pub async fn create(
                 Whose::Ours | Whose::OursUnfinished => {
                     return finish(live, context, machine, &place).await;
                 }
-                Whose::Reserved { lock } => return wait_for_maker(live, &what, machine, &place, &lock).await,
+                Whose::Reserved { lock } => {
+                    wait_for_maker(live, &what, machine, &place, &lock).await?;
+                    return finish(live, context, machine, &place).await;
+                }
                 other => return Err(not_ours(machine, &other)),
             },
         }

@@ -151,6 +151,11 @@ fn befall(lab: &mut Lab, incident: Incident, moment: Moment) -> Value {
     }
 }
 
+/// Whether a lab with this state file is being served.
+pub async fn is_served(state: &Path) -> bool {
+    UnixStream::connect(socket_of(state)).await.is_ok()
+}
+
 /// Asks a lab that runs; nothing: there is none.
 pub async fn ask(state: &Path, wish: &Wish) -> io::Result<Option<Value>> {
     let Ok(mut stream) = UnixStream::connect(socket_of(state)).await else { return Ok(None) };

@@ -53,6 +53,8 @@ pub async fn start(hall: &Arc<Hall>, ports: Ports, names: Routes) -> io::Result<
     let pve = listen::open(hall, at(ports.pve), Behind::Server(Target::Pve)).await?;
     let factory = listen::open(hall, at(ports.factory), Behind::Server(Target::Factory)).await?;
     let proxy = listen::open(hall, at(ports.proxy), Behind::Proxy(names)).await?;
+    // Hosts download from the factory at the address that clients are told.
+    hall.visit(|lab| lab.ground.web.factories.insert(factory.to_string()));
     tokio::spawn(listen::follow_machines(Arc::clone(hall)));
     let clock = Arc::clone(hall);
     tokio::spawn(async move { clock.keep_time().await });

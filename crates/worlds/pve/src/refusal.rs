@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, fmt};
 
 use ichor_port::Response;
+pub use ichor_port::clean;
 use serde_json::Value;
-
-/// Most characters of a text that is passed on.
-const MAX_TEXT: usize = 2_000;
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,13 +115,6 @@ const EXISTS: [&str; 6] = [
 const MISSING: [&str; 4] =
     ["does not exist", "no such ", "unable to find configuration file for vm", "not found"];
 
-/// Remote text is shown to people: one line, printable, and not without end.
-pub fn clean(text: &str) -> String {
-    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
-    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
-    words.join(" ").chars().take(MAX_TEXT).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,11 +160,5 @@ mod tests {
             refusal.to_string(),
             "Proxmox answered 400: Parameter verification failed.; `vmid`: VM 401 already exists"
         );
-    }
-
-    #[test]
-    fn remote_text_cannot_play_tricks() {
-        assert_eq!(clean("a\u{1b}[31m b\r\nc"), "a [31m b c");
-        assert_eq!(clean(&"x".repeat(9_999)).len(), MAX_TEXT);
     }
 }

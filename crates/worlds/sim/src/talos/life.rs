@@ -566,7 +566,7 @@ impl Machines {
     }
 
     /// Returns the members of a cluster whose machines serve etcd.
-    pub(super) fn alive(&self, ground: &Ground, cluster: &str) -> Vec<u64> {
+    pub fn alive(&self, ground: &Ground, cluster: &str) -> Vec<u64> {
         let Some(etcd) = self.clusters.get(cluster) else { return Vec::new() };
         let serves = |id: &u64, member: &Member| {
             self.by_id.get(&member.vmid).is_some_and(|machine| {
