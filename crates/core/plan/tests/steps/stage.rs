@@ -246,13 +246,13 @@ fn nothing(desired: &Desired) -> Observed {
     }
 }
 
-/// Storages that hold everything: the one of templates is shared, so that every host can clone.
+/// Storages that hold everything: those of templates and disks are shared, so that every host can clone.
 fn storages(desired: &Desired, host: &HostName) -> Vec<((HostName, String), StorageSeen)> {
     let own = ichor_plan::files::storage_of(desired, host);
     let names = [&own.disks, &own.images, &own.templates, &own.cloudinit];
     let content: Vec<String> = ["images", "iso", "import"].map(ToOwned::to_owned).to_vec();
     let seen = |name: &String| {
-        let shared = !desired.templates.is_empty() && *name == own.templates;
+        let shared = !desired.templates.is_empty() && [&own.templates, &own.disks].contains(&name);
         StorageSeen { content: content.clone(), shared, active: true, free: Some(10 << 40) }
     };
     names.into_iter().map(|name| ((host.clone(), name.clone()), seen(name))).collect()
