@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use ichor_port::Response;
+use ichor_port::{Response, clean};
 use serde_json::Value;
-
-/// Most characters of a text that is passed on.
-const MAX_TEXT: usize = 2_000;
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,13 +114,6 @@ const EXISTS: [&str; 6] = [
 const MISSING: [&str; 4] =
     ["does not exist", "no such ", "unable to find configuration file for vm", "not found"];
 
-/// Remote text is shown to people: one line, printable, and not without end.
-pub fn clean(text: &str) -> String {
-    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
-    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
-    words.join(" ").chars().take(MAX_TEXT).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +163,9 @@ mod tests {
 
     #[test]
     fn remote_text_cannot_play_tricks() {
-        assert_eq!(clean("a\u{1b}[31m b\r\nc"), "a [31m b c");
-        assert_eq!(clean(&"x".repeat(9_999)).len(), MAX_TEXT);
+        let tricks = "a\u{1b}[31m b\r\nc\u{202e}d";
+        let body = serde_json::json!({"message": tricks, "errors": {tricks: tricks}}).to_string();
+        let refusal = refusal(400, "", &body);
+        assert_eq!(refusal.to_string(), "Proxmox answered 400: a [31m b c d; `a [31m b c d`: a [31m b c d");
     }
 }
