@@ -35,7 +35,8 @@ impl Live<'_> {
         }));
         let machines = machines.await.into_iter().collect();
         observed.machines = machines;
-        let (etcd, nodes) = tokio::join!(self.see_etcd(), self.see_nodes());
+        let (etcd, nodes, vip) = tokio::join!(self.see_etcd(), self.see_nodes(), self.see_vip(&observed));
+        observed.vip = vip;
         let bootstrapped = observed.machines.values().any(|sight| {
             matches!(sight, Sight::Seen(MachineSeen::Ours(talos)) if talos.etcd.as_deref() == Some("Running"))
         });

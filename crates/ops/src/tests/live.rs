@@ -82,7 +82,8 @@ impl Rehearsal {
         let pve = proxmox(&self.desired.proxmox.endpoint, &reach).expect("a client");
         first_look(&pve, &BTreeSet::new()).await.expect("a look");
         let keys = Keys::new(&self.memory, &found.bundle).expect("keys");
-        let live = Live::new(&self.desired, pve, reach, Some((keys, &found.bundle)), &materials).expect("live");
+        let live =
+            Live::new(&self.desired, pve, reach, Some((keys, &found.bundle)), &materials).expect("live");
         let observed = look(&live).await.expect("a look");
         let journal = Journal::new("test", Box::new(()));
         let events: Arc<dyn EventSink> = Arc::new(());
