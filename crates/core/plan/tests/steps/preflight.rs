@@ -95,7 +95,9 @@ fn addresses_that_somebody_else_has() {
     );
     assert_eq!(
         with(MachineSeen::Stranger("a certificate of another CA".into()), true),
-        says("a certificate of another CA")
+        [
+            "error ICH-3109: `cp-1` runs, and whoever answers at its address does not know our secrets (a certificate of another CA)"
+        ]
     );
     assert_eq!(
         with(MachineSeen::Maintenance, false),
