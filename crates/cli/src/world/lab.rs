@@ -2,15 +2,14 @@
 
 use std::{
     io,
-    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use ichor_lab::{Hall, Inside, Target, control, proxy::Routes, serve};
-use ichor_model::{Code, Desired, Finding, Findings, desired::Role};
+use ichor_lab::{Hall, Inside, control, proxy::Routes, serve};
+use ichor_model::{Code, Finding, Findings};
 use ichor_net::{Dial, Fingerprint, Trust};
-use ichor_ops::{Halt, HaltKind, Site, System, access::own_address, halt::only, live::Reach, place};
+use ichor_ops::{Halt, HaltKind, Site, System, halt::only, live::Reach, place};
 use ichor_port::Secret;
 use ichor_pve::Token;
 use ichor_sim::{
@@ -20,13 +19,11 @@ use ichor_sim::{
     rehearsal,
     setup::{TOKEN, USER},
 };
-use tokio::runtime::Runtime;
+use tokio::{net::UnixListener, runtime::Runtime};
 
 use super::World;
 use crate::operating_system::OperatingSystem;
 
-/// Where Kubernetes' API servers listen.
-const API_PORT: u16 = 6443;
 /// What randomness in a rehearsal is derived from: the same inventory gives the same lab.
 const SEED: u64 = 1;
 
@@ -41,27 +38,29 @@ pub struct LabRun {
 /// Opens the lab of a cluster: the one that is kept in a file, or one that is made to fit the inventory.
 pub fn open(site: Site<'_>, file: PathBuf, runtime: &Runtime) -> Result<World, Halt> {
     let _context = runtime.enter();
-    if runtime.block_on(control::is_served(&file)) {
-        return Err(served(&file));
-    }
     let kept = serve::load(&file).map_err(|error| broken(&file, &error))?;
     let fresh = || rehearsal::setup(site.desired, SEED, Profile::Lab, Release::V9_2);
     let hall = Arc::new(Hall::new(kept.unwrap_or_else(fresh)));
-    let routes = hall.look(|lab| routes(lab, site.desired));
+    let routes = hall.look(|lab| Routes::of_cluster(lab, site.desired));
     let inside = Arc::new(Inside::over(Arc::clone(&hall), routes));
     let reach = hall.look(|lab| reach(lab, inside)).ok_or_else(|| other_lab(&file))?;
     if let Some(directory) = file.parent() {
         OperatingSystem.make_directory(directory).map_err(|error| Halt::unwritable(directory, &error))?;
     }
+    // Whoever has the socket is the one master of the lab; events and faults come through it.
+    let listener = runtime.block_on(control::open(&file)).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => served(&file),
+        _ => Halt::unwritable(&file, &error),
+    })?;
     serve::save(&hall, &file).map_err(|error| Halt::unwritable(&file, &error))?;
-    let keeper = runtime.spawn(keep(Arc::clone(&hall), file.clone()));
+    let keeper = runtime.spawn(keep(Arc::clone(&hall), fresh(), listener, file.clone()));
     Ok(World { reach, lab: Some(LabRun { hall, file, keeper }), findings: Findings::new() })
 }
 
 /// A run that is killed leaves the lab as it was a moment before.
-async fn keep(hall: Arc<Hall>, file: PathBuf) {
+async fn keep(hall: Arc<Hall>, fresh: Lab, listener: UnixListener, file: PathBuf) {
     // What cannot be written now is told when the run ends.
-    let _ = serve::keep_state(&hall, &file).await;
+    tokio::join!(serve::keep_state(&hall, &file), control::listen(Arc::clone(&hall), fresh, listener));
 }
 
 impl LabRun {
@@ -73,26 +72,9 @@ impl LabRun {
     /// Keeps the lab as it is at the end of a run.
     pub fn close(self) -> Result<(), Halt> {
         self.keeper.abort();
+        let _ = std::fs::remove_file(control::socket_of(&self.file));
         serve::save(&self.hall, &self.file).map_err(|error| Halt::unwritable(&self.file, &error))
     }
-}
-
-/// Names of the inventory that lead into the lab: its Proxmox, its factories, and its endpoint.
-fn routes(lab: &Lab, desired: &Desired) -> Routes {
-    let mut routes = Routes::of(lab);
-    if let Some((host, port)) = rehearsal::proxmox(desired) {
-        routes = routes.with(&host, port, Target::Pve);
-    }
-    for (host, port, tls) in rehearsal::factories(desired) {
-        routes = routes.with(&host, port, if tls { Target::FactoryTls } else { Target::Factory });
-    }
-    let endpoint = &desired.cluster.endpoint;
-    if let Some(host) = endpoint.host.known() {
-        let control_planes = desired.of_role(Role::ControlPlane).filter_map(own_address);
-        let backends = control_planes.map(|address| SocketAddr::new(address, API_PORT)).collect();
-        routes = routes.with_balancer(host, endpoint.port, backends);
-    }
-    routes
 }
 
 /// Returns how the lab's own account reaches it.
@@ -104,10 +86,10 @@ fn reach(lab: &Lab, dialer: Arc<dyn Dial>) -> Option<Reach> {
 }
 
 fn served(file: &Path) -> Halt {
-    let message = format!("the lab in `{}` is being served", file.display());
-    let finding = Finding::error(Code::BUSY, None, message)
-        .because("a lab has one master at a time")
-        .remedy("stop `ichor lab serve`, or reach the lab as it tells, without `--lab`");
+    let message = format!("the lab in `{}` is in use", file.display());
+    let finding = Finding::error(Code::BUSY, None, message).because("a lab has one master at a time").remedy(
+        "wait for the other run, stop `ichor lab serve`, or reach the lab as that tells, without `--lab`",
+    );
     Halt { kind: HaltKind::Busy, findings: only(finding) }
 }
 

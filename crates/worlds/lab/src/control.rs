@@ -23,7 +23,7 @@ use tokio::{
 use crate::Hall;
 
 /// Most bytes of a wish: a fault plan is short.
-const MAX_WISH: u64 = 1024 * 1024;
+const MAX_WISH: u64 = 8 * 1024 * 1024;
 
 /// What somebody wants of a lab that runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -149,11 +149,6 @@ fn befall(lab: &mut Lab, incident: Incident, moment: Moment) -> Value {
             Value::Null
         }
     }
-}
-
-/// Whether a lab with this state file is being served.
-pub async fn is_served(state: &Path) -> bool {
-    UnixStream::connect(socket_of(state)).await.is_ok()
 }
 
 /// Asks a lab that runs; nothing: there is none.

@@ -189,7 +189,7 @@ pub enum Content {
     /// Nothing.
     Blank,
     /// Bytes that mean nothing to the lab, or a small file as it is (a cidata ISO that somebody uploaded).
-    Bytes(Vec<u8>),
+    Bytes(#[serde(with = "as_base64")] Vec<u8>),
     /// A Talos boot image as the Image Factory makes it.
     Image(TalosImage),
     /// Talos, installed: what survives a reboot.
@@ -388,4 +388,18 @@ pub struct AgentInterface {
     pub mac: Option<String>,
     /// Its addresses with prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// Bytes as base64: a list of numbers would have four times their length.
+mod as_base64 {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
 }
