@@ -20,11 +20,11 @@ pub async fn stop(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Res
 /// plug pulled of one that runs by now: a run that broke off may have left a task behind that starts it.
 pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Result<(), EffectError> {
     let what = format!("deleting VM {vmid}");
-    if task::follow_earlier(live, context, &what).await {
-        return Ok(());
-    }
     let host = place(live, &what, vmid)?;
     let disks = disks_of(live, &what, &host, vmid).await?;
+    if task::follow_earlier(live, context, &what).await {
+        return sweep(live, &what, &host, &disks).await;
+    }
     let mut deleted = live.pve.send(&api::delete(&host, vmid)).await;
     if deleted.as_ref().is_err_and(|error| error.to_string().contains("protection")) {
         let mut unprotected = Params::default();
