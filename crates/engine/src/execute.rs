@@ -22,6 +22,8 @@ use crate::{
 
 /// Between two looks at the world, at first and at most.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// What takes long is looked at less often: no later than it is there by such a share of the time waited so far.
+const LOOKS_WITHIN: u32 = 60;
 /// Between two attempts, at first and at most.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 /// How long a world that shows nothing is asked again, where an answer is needed to go on.
@@ -324,7 +326,8 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
                 self.say(why);
             }
             sleep(pause.max(LOOK_AGAIN.0)).await;
-            pause = (pause.max(LOOK_AGAIN.0) * 2).min(LOOK_AGAIN.1);
+            let most = LOOK_AGAIN.1.max(self.began.elapsed() / LOOKS_WITHIN);
+            pause = (pause.max(LOOK_AGAIN.0) * 2).min(most);
         }
     }
 
