@@ -51,13 +51,13 @@ impl Goal {
 
     /// Plans what is left to do.
     pub fn plan(&self, live: &Live<'_>, observed: &Observed) -> ClusterPlan {
-        let schematics = live.schematics();
+        let names = live.names();
         match self {
             Self::Up { phase, only } => {
-                let plan = up(live.desired, observed, &schematics);
+                let plan = up(live.desired, observed, names);
                 part(plan, *phase, only)
             }
-            Self::Gone(extent) => destroy(live.desired, observed, &schematics, *extent),
+            Self::Gone(extent) => destroy(live.desired, observed, names, *extent),
         }
     }
 }

@@ -4,6 +4,8 @@ mod access;
 mod bad_worlds;
 mod crashes;
 mod live;
+mod matrix;
+mod paths;
 mod reading;
 mod rendering;
 

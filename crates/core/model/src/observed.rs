@@ -126,7 +126,8 @@ pub struct VmSeen {
     /// of making it.
     #[serde(default)]
     pub differences: Vec<String>,
-    /// Whether an installation medium is in its drive.
+    /// Whether something is in its drives that was for the first boot alone: an installer, or a cidata volume that
+    /// holds the machine config.
     #[serde(default)]
     pub medium: bool,
     /// Whether Proxmox refuses to delete it.

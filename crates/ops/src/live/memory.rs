@@ -12,7 +12,7 @@ use ichor_talos::Talos;
 use super::keys::Kube;
 
 /// An open console.
-type Listening = ichor_pve::console::Console<ichor_net::Socket>;
+pub(crate) type Listening = ichor_pve::console::Console<ichor_net::Socket>;
 
 /// What vouches for the key of a machine in maintenance mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

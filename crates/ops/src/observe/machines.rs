@@ -4,7 +4,7 @@ use std::{net::IpAddr, time::Duration};
 
 use futures_util::future::join_all;
 use ichor_model::{
-    Observed,
+    Desired, Observed,
     desired::{Machine, Role},
     observed::{MachineSeen, MemberSeen, Owner, Sight, TalosSeen},
 };
@@ -43,6 +43,11 @@ impl Live<'_> {
                 Sight::Seen(MachineSeen::Ours(_)) => {
                     Sight::Seen(MachineSeen::Stranger("another machine of this cluster answers there".into()))
                 }
+                Sight::Seen(MachineSeen::Silent(_)) => {
+                    let there = matches!(vm, Some(Sight::Seen(Some(vm))) if vm.owner == Owner::Ours);
+                    let why = if there { "its VM is off" } else { "it has no VM yet" };
+                    Sight::Seen(MachineSeen::Silent(why.into()))
+                }
                 seen => seen,
             },
         }
@@ -74,7 +79,7 @@ impl Live<'_> {
     }
 
     /// Looks at who a machine is, and at nothing more.
-    pub(super) async fn see_face(&self, machine: &Machine) -> Sight<MachineSeen> {
+    pub(crate) async fn see_face(&self, machine: &Machine) -> Sight<MachineSeen> {
         self.meet(
             machine,
             |talos| async move { talos.send(&api::version()).await.map(|_| TalosSeen::default()) },
@@ -156,27 +161,9 @@ impl Live<'_> {
         let answer = answer.map_err(|error| {
             format!("the guest agent, which tells the leased address, does not answer: {error}")
         })?;
-        let address = self.usable(machine, &answer).ok_or("it has no address yet")?;
+        let address = usable(self.desired, machine, &answer).ok_or("it has no address yet")?;
         self.memory.leased(&machine.name, address);
         Ok(())
-    }
-
-    /// Picks the address by which a machine can be reached: on its first card, and neither one that every machine
-    /// has nor one that moves.
-    fn usable(&self, machine: &Machine, answer: &pve::AgentInterfaces) -> Option<IpAddr> {
-        let mac = machine.primary_nic().mac.to_string();
-        let endpoint = &self.desired.cluster.endpoint;
-        let moving = endpoint.vip.into_iter().chain(endpoint.kube_vip.as_ref().map(|vip| vip.address));
-        let moving: Vec<IpAddr> = moving.collect();
-        let inside = |address: &IpAddr| {
-            let mut networks = self.desired.network.pods.iter().chain(&self.desired.network.services);
-            networks.any(|network| network.contains(address))
-        };
-        let mut all = answer.addresses(&mac);
-        all.sort_by_key(IpAddr::is_ipv6);
-        all.into_iter().find(|address| {
-            !address.is_loopback() && !is_link_local(address) && !moving.contains(address) && !inside(address)
-        })
     }
 
     /// Looks at the members of etcd, as the first control plane that can tell sees them.
@@ -197,6 +184,24 @@ impl Live<'_> {
         }
         Sight::Unseen(why)
     }
+}
+
+/// Picks the address by which a machine can be reached: on its first card, and neither one that every machine
+/// has nor one that moves.
+fn usable(desired: &Desired, machine: &Machine, answer: &pve::AgentInterfaces) -> Option<IpAddr> {
+    let mac = machine.primary_nic().mac.to_string();
+    let endpoint = &desired.cluster.endpoint;
+    let moving = endpoint.vip.into_iter().chain(endpoint.kube_vip.as_ref().map(|vip| vip.address));
+    let moving: Vec<IpAddr> = moving.collect();
+    let inside = |address: &IpAddr| {
+        let mut networks = desired.network.pods.iter().chain(&desired.network.services);
+        networks.any(|network| network.contains(address))
+    };
+    let mut all = answer.addresses(&mac);
+    all.sort_by_key(IpAddr::is_ipv6);
+    all.into_iter().find(|address| {
+        !address.is_loopback() && !is_link_local(address) && !moving.contains(address) && !inside(address)
+    })
 }
 
 async fn look(talos: &Talos) -> Result<TalosSeen, Error> {
@@ -239,5 +244,34 @@ fn is_link_local(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_that_the_machine_alone_has_and_keeps() {
+        let desired = crate::tests::lab();
+        let machine = &desired.machines[0];
+        let mac = machine.primary_nic().mac.to_string().to_lowercase();
+        let card = |mac: &str, addresses: &[&str]| {
+            let all: Vec<_> = addresses.iter().map(|address| json!({ "ip-address": address })).collect();
+            json!({ "hardware-address": mac, "ip-addresses": all })
+        };
+        let pick = |addresses: &[&str]| {
+            let loopback = card("00:00:00:00:00:00", &["127.0.0.1", "::1"]);
+            let flannel = card("5a:00:00:00:00:01", &["10.244.0.1"]);
+            let result = json!([loopback, flannel, card(&mac, addresses)]);
+            usable(desired, machine, &pve::AgentInterfaces { result }).map(|address| address.to_string())
+        };
+        let picked =
+            pick(&["fe80::1", "169.254.1.1", "10.0.0.5", "10.244.3.1", "10.96.0.10", "fd00::7", "10.0.0.33"]);
+        assert_eq!(picked.as_deref(), Some("10.0.0.33"), "10.0.0.5 is the VIP");
+        assert_eq!(pick(&["fe80::1", "fd00::7"]).as_deref(), Some("fd00::7"));
+        assert_eq!(pick(&["127.0.0.1", "fe80::1", "10.0.0.5"]), None);
     }
 }

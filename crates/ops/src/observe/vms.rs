@@ -12,7 +12,7 @@ use ichor_model::{
     desired::{Image, Machine, Template},
     observed::{Owner, Rights, Sight, StorageSeen, VmSeen, VolumeSeen},
 };
-use ichor_plan::files::{has_seed, host_of, image_place, seed_volume, storage_of, template_host, users_of};
+use ichor_plan::files::{has_seed, host_of, image_place, storage_of, template_host, users_of};
 use ichor_pve::{
     Kind, Upid,
     api::{self, VmConfig},
@@ -254,12 +254,14 @@ impl Live<'_> {
             return;
         }
         let shape = self.shape(machine);
-        let slot = shape.slots().installer;
-        seen.medium = config.text(&slot).is_some_and(|drive| drive.contains(".iso"));
+        seen.medium = !self.passing_media(machine, config).is_empty();
         // A VM that runs was finished once; what differs now is not for making it.
         if !seen.running && seen.differences.is_empty() {
             let differences = shape.differences(config).into_iter().filter(Difference::is_ours_to_settle);
             seen.differences = differences.map(|difference| difference.to_string()).collect();
+            if self.seed_to_insert(machine, config).is_some() {
+                seen.differences.push("its cidata volume is not in its drive".into());
+            }
         }
     }
 
@@ -354,7 +356,7 @@ impl Live<'_> {
         let kind = path.split('/').next().unwrap_or_default();
         let rows = self.pve.send(&api::volumes(host, storage, kind)).await?;
         let row = rows.into_iter().find(|row| row.volid == volume);
-        Ok(row.map(|row| VolumeSeen { bytes: row.size, wanted: self.memory.expected_bytes(volume) }))
+        Ok(row.map(|row| self.volume_seen(&row)))
     }
 
     async fn see_volumes(
@@ -372,19 +374,46 @@ impl Live<'_> {
             }
         }
         for machine in self.desired.machines.iter().filter(|machine| has_seed(machine)) {
-            if let Some(host) = host_of(machine) {
-                wanted.insert((host.clone(), seed_volume(self.desired, machine, host)));
+            if let Some((host, volume)) = host_of(machine).zip(self.seed_volume(machine)) {
+                wanted.insert((host.clone(), volume));
             }
         }
-        let seen = join_all(wanted.into_iter().map(|(host, volume)| async move {
-            let seen = self.see_volume(&host, &volume).await;
-            ((host, volume), seen)
+        let shelves: BTreeSet<(HostName, String)> =
+            wanted.iter().map(|(host, volume)| (host.clone(), shelf(volume).to_owned())).collect();
+        let listed = join_all(shelves.into_iter().map(|(host, shelf)| async move {
+            let (storage, kind) = shelf.split_once(':').unwrap_or((&shelf, ""));
+            let rows = self.pve.send(&api::volumes(&host, storage, kind)).await;
+            ((host, shelf), rows.map_err(|error| error.to_string()))
         }));
-        let mut seen: BTreeMap<(HostName, String), Sight<Option<VolumeSeen>>> =
-            seen.await.into_iter().collect();
+        let listed: BTreeMap<_, _> = listed.await.into_iter().collect();
+        let mut seen: BTreeMap<_, _> = wanted
+            .into_iter()
+            .map(|(host, volume)| {
+                let rows = listed.get(&(host.clone(), shelf(&volume).to_owned()));
+                let sight = match rows {
+                    Some(Ok(rows)) => {
+                        let row = rows.iter().find(|row| row.volid == volume);
+                        Sight::Seen(row.map(|row| self.volume_seen(row)))
+                    }
+                    Some(Err(why)) => Sight::Unseen(why.clone()),
+                    None => Sight::default(),
+                };
+                ((host, volume), sight)
+            })
+            .collect();
         for ((_, volume), sight) in &mut seen {
             if let (Sight::Seen(Some(file)), Some(image)) = (sight, images.get(volume)) {
                 file.wanted = self.length_of(image, volume).await;
+            }
+        }
+        // Cidata volumes that earlier runs left for machines which they never made.
+        for machine in self.desired.machines.iter().filter(|machine| has_seed(machine)) {
+            let Some(host) = host_of(machine) else { continue };
+            let rows =
+                listed.iter().filter(|((at, _), _)| at == host).filter_map(|(_, rows)| rows.as_ref().ok());
+            for row in rows.flatten().filter(|row| self.is_seed_of(machine, &row.volid)) {
+                let key = (host.clone(), row.volid.clone());
+                seen.entry(key).or_insert_with(|| Sight::Seen(Some(self.volume_seen(row))));
             }
         }
         seen
@@ -405,6 +434,10 @@ impl Live<'_> {
         Some(length)
     }
 
+    fn volume_seen(&self, row: &api::VolumeRow) -> VolumeSeen {
+        VolumeSeen { bytes: row.size, wanted: self.memory.expected_bytes(&row.volid) }
+    }
+
     /// Returns what is known of storages, for finding the place of an image.
     pub(crate) fn storages(&self) -> Observed {
         let storages = self.seen_storages.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
@@ -414,6 +447,11 @@ impl Live<'_> {
 
 fn words(list: &str) -> Vec<String> {
     list.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// Returns storage and kind of a volume: `local:iso` of `local:iso/talos.iso`.
+fn shelf(volume: &str) -> &str {
+    volume.split_once('/').map_or(volume, |(shelf, _)| shelf)
 }
 
 fn storages(survey: &Survey) -> std::collections::BTreeMap<(HostName, String), StorageSeen> {

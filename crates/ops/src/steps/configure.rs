@@ -10,19 +10,27 @@ use ichor_engine::{EffectError, Report, StepContext};
 use ichor_model::{
     HostName,
     desired::{Machine, Verify},
+    observed::{MachineSeen, Sight},
 };
 use ichor_net::Trust;
-use ichor_pve::{api as pve, console::maintenance_key};
+use ichor_pve::{
+    api as pve,
+    console::{ConsoleError, maintenance_key},
+};
 use ichor_talos::{
     Code, Talos,
     api::{self, ApplyMode},
 };
 
+use tokio::time::sleep;
+
 use super::task;
-use crate::live::{Live, Pin, pve_trouble, talos_trouble, transient};
+use crate::live::{Listening, Live, Pin, pve_trouble, talos_trouble, transient};
 
 /// How long a console may take until the key is on it, from the start of the VM.
 const KEY_WITHIN: Duration = Duration::from_mins(10);
+/// Between two looks whether a machine has its config already.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Opens the serial console of a VM that has just started. If that fails, there is a second way later.
 pub async fn listen(live: &Live<'_>, machine: &Machine, host: &HostName) {
@@ -34,9 +42,31 @@ pub async fn listen(live: &Live<'_>, machine: &Machine, host: &HostName) {
 
 /// Reads the key of a machine from its console, if that was opened in time.
 pub async fn hear(live: &Live<'_>, machine: &Machine) {
-    let Some(mut console) = live.memory.console(&machine.name) else { return };
-    if let Ok(key) = console.read_until(maintenance_key).await {
+    let Some(console) = live.memory.console(&machine.name) else { return };
+    if let Ok(Some(key)) = read_key(live, machine, console).await {
         live.memory.pin(&machine.name, Pin::Console(key));
+    }
+}
+
+/// Reads the key of a machine from its console; nothing if the machine turns out to have its config: then it prints
+/// none, however long one waits.
+async fn read_key(
+    live: &Live<'_>,
+    machine: &Machine,
+    mut console: Listening,
+) -> Result<Option<[u8; 32]>, ConsoleError> {
+    let configured = async {
+        loop {
+            sleep(LOOK_AGAIN).await;
+            if matches!(live.see_face(machine).await, Sight::Seen(MachineSeen::Ours(_))) {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        key = console.read_until(maintenance_key) => key.map(Some),
+        () = configured => Ok(None),
     }
 }
 
@@ -50,7 +80,11 @@ pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
     }
     let pin = match live.memory.pinned(&machine.name) {
         Some(pin) => pin,
-        None => find_pin(live, context, &what, machine).await?,
+        None => match find_pin(live, context, &what, machine).await? {
+            Some(pin) => pin,
+            // An interrupted run gave it the config.
+            None => return Ok(()),
+        },
     };
     match send(live, &what, machine, pin).await? {
         Sent::Taken => Ok(()),
@@ -58,12 +92,13 @@ pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
         // It rebooted and has another key now, or somebody else is there: the console tells.
         Sent::NotTrusted(why) => {
             live.memory.unpin(&machine.name);
-            let pin = find_pin(live, context, &what, machine).await.map_err(|error| match error {
+            let found = find_pin(live, context, &what, machine).await.map_err(|error| match error {
                 EffectError::Transient(report) => {
                     transient(format!("{}; before that: {why}", report.message))
                 }
                 other => other,
             })?;
+            let Some(pin) = found else { return Ok(()) };
             match send(live, &what, machine, pin).await? {
                 Sent::Taken => Ok(()),
                 Sent::NotTrusted(why) => Err(stranger(live, &what, machine, &why)),
@@ -116,31 +151,33 @@ fn permanent(message: String) -> EffectError {
     EffectError::Permanent(Report::new(message))
 }
 
-/// Finds out what vouches for a machine's key.
+/// Finds out what vouches for a machine's key; nothing does for one that has its config already.
 async fn find_pin(
     live: &Live<'_>,
     context: &StepContext<'_>,
     what: &str,
     machine: &Machine,
-) -> Result<Pin, EffectError> {
+) -> Result<Option<Pin>, EffectError> {
     if machine.boot.verify != Verify::Console {
         live.memory.pin(&machine.name, Pin::Network);
-        return Ok(Pin::Network);
+        return Ok(Some(Pin::Network));
     }
     let host = live.memory.host(machine.vmid);
     let host = host.ok_or_else(|| transient(format!("{what}: it is not known where its VM is")))?;
-    let unread = |error: ichor_pve::console::ConsoleError| {
+    let unread = |error: ConsoleError| {
         let message = format!("{what}: its serial console cannot be read: {error}");
         EffectError::Transient(Report::new(message).hint(
             "API tokens may read consoles since Proxmox 9.2, with `VM.Console`; otherwise choose `boot: {config: cidata}`, or trust the network with `boot: {verify: network}`",
         ))
     };
-    let mut console = live.pve.open_console(&host, machine.vmid, KEY_WITHIN).await.map_err(unread)?;
+    let console = live.pve.open_console(&host, machine.vmid, KEY_WITHIN).await.map_err(unread)?;
     context.progress(0.0, "resetting the VM to see its key on the console");
     let upid = live.pve.send(&pve::reset(&host, machine.vmid)).await;
     let upid = upid.map_err(|error| pve_trouble(what, &error))?;
     task::wait(live, what, &upid).await?;
-    let key = console.read_until(maintenance_key).await.map_err(unread)?;
-    live.memory.pin(&machine.name, Pin::Console(key));
-    Ok(Pin::Console(key))
+    let pin = read_key(live, machine, console).await.map_err(unread)?.map(Pin::Console);
+    if let Some(pin) = pin {
+        live.memory.pin(&machine.name, pin);
+    }
+    Ok(pin)
 }

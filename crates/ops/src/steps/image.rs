@@ -5,7 +5,7 @@ use ichor_factory::{Asset, missing};
 use ichor_model::{HostName, desired::Machine};
 use ichor_pve::api;
 
-use super::task;
+use super::{remove, task};
 use crate::live::{Live, factory_trouble, pve_trouble, transient};
 
 /// Makes the factory ready to serve an image, and has a host download it.
@@ -28,7 +28,8 @@ pub async fn fetch(
     if let Some(length) = length {
         live.memory.expect_bytes(volume, length);
     }
-    remove_broken(live, &what, host, volume).await?;
+    // Proxmox writes over no file, so one that broke off is removed first.
+    remove::volume_if_there(live, host, volume, &what).await?;
     let file = api::Download { url, content: kind, filename, sha256: None };
     let upid = live.pve.send(&api::download(host, storage, &file)).await;
     let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
@@ -77,25 +78,6 @@ async fn prepare(live: &Live<'_>, image: &str, what: &str) -> Result<Option<u64>
     }
     let head = factory.head(&Asset::of(wanted), &named.id, &wanted.talos).await.map_err(trouble)?;
     Ok(head.length)
-}
-
-/// Proxmox writes over no file, so one that broke off is removed first.
-async fn remove_broken(
-    live: &Live<'_>,
-    what: &str,
-    host: &HostName,
-    volume: &str,
-) -> Result<(), EffectError> {
-    let storage = volume.split(':').next().unwrap_or_default();
-    let there = live.find_volume(host, volume).await.map_err(|error| pve_trouble(what, &error))?;
-    if there.is_none() {
-        return Ok(());
-    }
-    let deleted = live.pve.send(&api::delete_volume(host, storage, volume)).await;
-    match deleted.map_err(|error| pve_trouble(what, &error))? {
-        Some(upid) => task::wait(live, what, &upid).await,
-        None => Ok(()),
-    }
 }
 
 /// Uploads the cidata volume of a machine.

@@ -35,6 +35,11 @@ pub async fn follow_earlier(live: &Live<'_>, context: &StepContext<'_>, what: &s
 
 /// Waits for the end of a task. Calls that fail meanwhile say nothing about it.
 pub async fn wait(live: &Live<'_>, what: &str, task: &Upid) -> Result<(), EffectError> {
+    heed(live, what, task).await.map(drop)
+}
+
+/// Waits for the end of a task, and says how many warnings it gave.
+pub async fn heed(live: &Live<'_>, what: &str, task: &Upid) -> Result<u32, EffectError> {
     let mut pause = LOOK_AGAIN.0;
     let mut blind = 0;
     loop {
@@ -42,7 +47,8 @@ pub async fn wait(live: &Live<'_>, what: &str, task: &Upid) -> Result<(), Effect
             Ok(status) => {
                 blind = 0;
                 match status.exit() {
-                    Some(Exit::Good | Exit::Warnings(_)) => return Ok(()),
+                    Some(Exit::Good) => return Ok(0),
+                    Some(Exit::Warnings(warnings)) => return Ok(warnings),
                     Some(Exit::Bad(text)) => return Err(refused(what, &text)),
                     Some(Exit::Vanished) => {
                         let message = format!("{what}: the task of Proxmox vanished");

@@ -176,7 +176,7 @@ pub fn status(host: &HostName, vmid: VmId) -> Call<VmStatus> {
 
 /// Deletes a VM with its disks, and what else names it.
 pub fn delete(host: &HostName, vmid: VmId) -> Call<Upid> {
-    vm(Method::Delete, host, vmid, &[]).with("purge", 1).with("destroy-unreferenced-disks", 1)
+    vm(Method::Delete, host, vmid, &[]).with("purge", 1)
 }
 
 /// What a guest agent says about interfaces.

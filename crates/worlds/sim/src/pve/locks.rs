@@ -16,16 +16,25 @@ use crate::{clock::Time, ground::Ground};
 pub enum Lock {
     /// The lock file of a VM on its host.
     Vm(VmId),
-    /// The lock file of a storage that only one host uses.
-    LocalStorage(String),
+    /// The lock file of a storage that is not shared: each host has its own.
+    LocalStorage {
+        /// The host.
+        host: String,
+        /// The storage.
+        storage: String,
+    },
     /// A lock of the cluster, such as `storage-shared1` or `file-user_cfg`.
     Cluster(String),
 }
 
 impl Lock {
-    /// Returns the lock of a storage.
-    pub fn storage(name: &str, shared: bool) -> Self {
-        if shared { Self::Cluster(format!("storage-{name}")) } else { Self::LocalStorage(name.to_owned()) }
+    /// Returns the lock of a storage, for a process on a host.
+    pub fn storage(host: &str, name: &str, shared: bool) -> Self {
+        if shared {
+            Self::Cluster(format!("storage-{name}"))
+        } else {
+            Self::LocalStorage { host: host.to_owned(), storage: name.to_owned() }
+        }
     }
 
     /// Returns the lock of a configuration file of the cluster, such as `user.cfg`.
@@ -39,7 +48,7 @@ impl Lock {
             Self::Vm(vmid) => {
                 format!("can't lock file '/var/lock/qemu-server/lock-{vmid}.conf' - got timeout")
             }
-            Self::LocalStorage(name) => {
+            Self::LocalStorage { storage: name, .. } => {
                 format!("can't lock file '/var/lock/pve-manager/pve-storage-{name}' - got timeout")
             }
             Self::Cluster(name) => format!("cfs-lock '{name}' error: got lock request timeout"),

@@ -78,7 +78,7 @@ fn hold(lab: &mut Lab, name: &str) {
             .definitions
             .get(storage)
             .is_some_and(crate::pve::storage::definition::Definition::is_shared);
-        Lock::storage(storage, shared)
+        Lock::storage(&lab.pve.front, storage, shared)
     } else {
         Lock::Cluster(name.to_owned())
     };

@@ -525,7 +525,7 @@ impl Template {
         if !definition.has_feature("template", &found.name.format, found.name.is_base, false) {
             return Ok(None);
         }
-        let (lock, mode) = disks::storage_lock(dc, &found.id.storage);
+        let (lock, mode) = disks::storage_lock(dc, &self.host, &found.id.storage);
         if let Some(next) = self.waiter.take(dc, ground, worker, &lock, mode, LOCK_WAIT)? {
             return Ok(Some(next));
         }

@@ -169,7 +169,7 @@ impl Destroy {
         named: bool,
     ) -> Option<Next> {
         let storage = VolumeId::read(volume).map(|id| id.storage).unwrap_or_default();
-        let (lock, mode) = disks::storage_lock(dc, &storage);
+        let (lock, mode) = disks::storage_lock(dc, &self.host, &storage);
         let outcome = if self.removing {
             dc.storage.free(&self.host, volume, &mut ground.media)
         } else {

@@ -528,10 +528,10 @@ pub fn efi_size_of(config: &Section) -> u64 {
     drive.map_or(131_072, |drive| efi_size(&drive))
 }
 
-/// Returns the lock of a storage.
-pub fn storage_lock(dc: &Datacentre, storage: &str) -> (crate::pve::Lock, Mode) {
+/// Returns the lock of a storage, for a process on a host.
+pub fn storage_lock(dc: &Datacentre, host: &str, storage: &str) -> (crate::pve::Lock, Mode) {
     let shared = dc.storage.definition(storage).is_ok_and(Definition::is_shared);
-    (crate::pve::Lock::storage(storage, shared), Mode::Exclusive)
+    (crate::pve::Lock::storage(host, storage, shared), Mode::Exclusive)
 }
 
 /// Returns the properties of a machine type, such as `q35,viommu=intel`.

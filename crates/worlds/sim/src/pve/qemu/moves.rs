@@ -282,7 +282,7 @@ impl Move {
             self.stage = Stage::Storage;
         }
         if self.stage == Stage::Storage {
-            let (lock, mode) = disks::storage_lock(dc, &self.storage);
+            let (lock, mode) = disks::storage_lock(dc, &worker.host, &self.storage);
             if let Some(next) =
                 self.waiter.take(dc, ground, worker, &lock, mode, LOCK_WAIT).map_err(failed)?
             {

@@ -332,7 +332,7 @@ impl Update {
         call.lock(dc, ground, &Lock::Vm(self.vmid))?;
         for storage in self.storages() {
             if dc.storage.activate(&storage, &self.host).is_ok() {
-                let (lock, _) = disks::storage_lock(dc, &storage);
+                let (lock, _) = disks::storage_lock(dc, &self.host, &storage);
                 call.lock(dc, ground, &lock)?;
             }
         }
@@ -890,7 +890,7 @@ impl Task {
             if dc.storage.activate(&storage, &self.update.host).is_err() {
                 continue;
             }
-            let (lock, mode) = disks::storage_lock(dc, &storage);
+            let (lock, mode) = disks::storage_lock(dc, &self.update.host, &storage);
             if let Some(next) = self.waiter.take(dc, ground, worker, &lock, mode, LOCK_WAIT)? {
                 return Ok(Some(next));
             }

@@ -48,7 +48,7 @@ impl Waiter {
     ) -> Result<Option<Next>, ApiError> {
         let cluster = match lock {
             Lock::Cluster(name) => Some(name),
-            Lock::Vm(_) | Lock::LocalStorage(_) => None,
+            Lock::Vm(_) | Lock::LocalStorage { .. } => None,
         };
         if worker.can_have(dc, ground, lock, mode) {
             if self.since.take().is_some() && cluster.is_none() {
@@ -227,7 +227,7 @@ impl Making {
                 Stage::Told => {
                     let storage = self.todo.front().and_then(|todo| todo.storage(whom.storage.as_deref()));
                     if let Some(storage) = storage {
-                        let (lock, mode) = disks::storage_lock(dc, &storage);
+                        let (lock, mode) = disks::storage_lock(dc, &worker.host, &storage);
                         if let Some(next) = self.waiter.take(dc, ground, worker, &lock, mode, LOCK_WAIT)? {
                             self.stage = Stage::Told;
                             return Ok(Some(next));
@@ -241,7 +241,7 @@ impl Making {
                     let Some(todo) = self.todo.pop_front() else { return Ok(None) };
                     let made = self.make(dc, ground, whom, &todo)?;
                     if let Some(storage) = todo.storage(whom.storage.as_deref()) {
-                        let (lock, _) = disks::storage_lock(dc, &storage);
+                        let (lock, _) = disks::storage_lock(dc, &worker.host, &storage);
                         worker.unlock(dc, &lock);
                     }
                     let skip = usize::from(todo.headline().is_some());

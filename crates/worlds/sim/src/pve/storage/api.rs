@@ -357,7 +357,7 @@ pub fn allocate(dc: &mut Datacentre, ground: &mut Ground, call: &mut Call, param
     let definition = dc.storage.definition(&storage).map_err(ApiError::server)?;
     let format = format.unwrap_or_else(|| definition.default_format().to_owned());
     dc.storage.activate(&storage, &host).map_err(ApiError::server)?;
-    let (lock, _) = storage_lock(dc, &storage);
+    let (lock, _) = storage_lock(dc, &host, &storage);
     call.lock(dc, ground, &lock)?;
     let wish = NewVolume {
         storage: &storage,
@@ -517,7 +517,7 @@ impl Delete {
         let storage = VolumeId::read(&self.volume).map(|id| id.storage).unwrap_or_default();
         if !self.removing {
             dc.storage.activate(&storage, &self.host).map_err(ApiError::server)?;
-            let (lock, _) = storage_lock(dc, &storage);
+            let (lock, _) = storage_lock(dc, &self.host, &storage);
             if let Some(next) = self.waiter.take(dc, ground, worker, &lock, Mode::Exclusive, LOCK_WAIT)? {
                 return Ok(Some(next));
             }
