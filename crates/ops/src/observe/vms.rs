@@ -401,11 +401,6 @@ impl Live<'_> {
                 ((host, volume), sight)
             })
             .collect();
-        for ((_, volume), sight) in &mut seen {
-            if let (Sight::Seen(Some(file)), Some(image)) = (sight, images.get(volume)) {
-                file.wanted = self.length_of(image, volume).await;
-            }
-        }
         // Cidata volumes that earlier runs left for machines which they never made.
         for machine in self.desired.machines.iter().filter(|machine| has_seed(machine)) {
             let Some(host) = host_of(machine) else { continue };
@@ -416,7 +411,16 @@ impl Live<'_> {
                 seen.entry(key).or_insert_with(|| Sight::Seen(Some(self.volume_seen(row))));
             }
         }
+        for ((_, volume), sight) in &mut seen {
+            if let (Sight::Seen(Some(file)), Some(image)) = (sight, images.get(volume)) {
+                file.wanted = self.length_of(image, volume).await;
+            }
+        }
         seen
+    }
+
+    fn volume_seen(&self, row: &api::VolumeRow) -> VolumeSeen {
+        VolumeSeen { bytes: row.size, wanted: self.memory.expected_bytes(&row.volid) }
     }
 
     /// Asks the factory how long an image is: one on a storage may have broken off. A factory that does not answer
@@ -434,10 +438,6 @@ impl Live<'_> {
         Some(length)
     }
 
-    fn volume_seen(&self, row: &api::VolumeRow) -> VolumeSeen {
-        VolumeSeen { bytes: row.size, wanted: self.memory.expected_bytes(&row.volid) }
-    }
-
     /// Returns what is known of storages, for finding the place of an image.
     pub(crate) fn storages(&self) -> Observed {
         let storages = self.seen_storages.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
@@ -445,13 +445,13 @@ impl Live<'_> {
     }
 }
 
-fn words(list: &str) -> Vec<String> {
-    list.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
-}
-
 /// Returns storage and kind of a volume: `local:iso` of `local:iso/talos.iso`.
 fn shelf(volume: &str) -> &str {
     volume.split_once('/').map_or(volume, |(shelf, _)| shelf)
+}
+
+fn words(list: &str) -> Vec<String> {
+    list.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 fn storages(survey: &Survey) -> std::collections::BTreeMap<(HostName, String), StorageSeen> {

@@ -92,13 +92,13 @@ pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
         // It rebooted and has another key now, or somebody else is there: the console tells.
         Sent::NotTrusted(why) => {
             live.memory.unpin(&machine.name);
-            let found = find_pin(live, context, &what, machine).await.map_err(|error| match error {
+            let pin = find_pin(live, context, &what, machine).await.map_err(|error| match error {
                 EffectError::Transient(report) => {
                     transient(format!("{}; before that: {why}", report.message))
                 }
                 other => other,
             })?;
-            let Some(pin) = found else { return Ok(()) };
+            let Some(pin) = pin else { return Ok(()) };
             match send(live, &what, machine, pin).await? {
                 Sent::Taken => Ok(()),
                 Sent::NotTrusted(why) => Err(stranger(live, &what, machine, &why)),

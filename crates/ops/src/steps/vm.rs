@@ -252,7 +252,8 @@ pub async fn detach(
         if let Some(volume) = media.seed {
             remove::volume_if_there(live, &host, &volume, &what).await?;
         }
-        change(live, context, &what, machine, &host, eject(&media.slot)).await?;
+        let changed = change(live, context, &what, machine, &host, eject(&media.slot)).await;
+        changed.map_err(|error| moved(live, machine, error))?;
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use ichor_port::{Response, clean};
+use ichor_port::Response;
+pub use ichor_port::clean;
 use serde_json::Value;
 
 /// A refusal.
