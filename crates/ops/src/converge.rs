@@ -155,7 +155,9 @@ pub async fn converge(
             if found.has_errors() {
                 return Err(Halt::preflight(found));
             }
-            findings = found;
+            // Rounds repeat what still holds, and what was said before stays said.
+            findings.extend(found);
+            findings = findings.sorted();
         }
         let plan = goal.plan(live, &observed);
         if plan.is_empty() {

@@ -269,6 +269,9 @@ fn contents(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Vec
             wanted.insert((host.clone(), template.storage.clone(), "images"), "templates");
         }
     }
+    // What the release cannot do at all is spoken of elsewhere.
+    let too_old = observed.release.seen().is_some_and(|release| *release < IMPORTS_IMAGES);
+    wanted.retain(|(_, _, content), _| !(too_old && *content == "import"));
     let judge = |((host, storage, content), purpose): ((HostName, String, &str), &str)| {
         // A host of which nothing was seen is spoken of elsewhere.
         let silent = observed.hosts.get(&host) == Some(&false);

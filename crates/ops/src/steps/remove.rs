@@ -4,7 +4,7 @@ use ichor_engine::{EffectError, Report, StepContext};
 use ichor_model::{HostName, VmId};
 use ichor_plan::files::has_seed;
 use ichor_pve::{
-    Kind, Params,
+    Kind, Params, Upid,
     api::{self, VmConfig},
 };
 
@@ -16,8 +16,18 @@ pub async fn stop(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Res
     let what = format!("stopping VM {vmid}");
     task::follow_earlier(live, context, &what).await;
     let host = place(live, &what, vmid)?;
-    let upid = live.pve.send(&api::stop(&host, vmid)).await.map_err(|error| pve_trouble(&what, &error))?;
+    let upid = pull_plug(live, &host, vmid).await.map_err(|error| pve_trouble(&what, &error))?;
     task::follow(live, context, &what, &upid).await
+}
+
+/// A shutdown that is under way is overruled, where Proxmox can do that.
+async fn pull_plug(live: &Live<'_>, host: &HostName, vmid: VmId) -> Result<Upid, ichor_pve::Error> {
+    match live.pve.send(&api::stop(host, vmid)).await {
+        Err(error) if error.to_string().contains("overrule-shutdown") => {
+            live.pve.send(&api::plain_stop(host, vmid)).await
+        }
+        stopped => stopped,
+    }
 }
 
 /// Deletes a VM with its disks. Protection is lifted first: whoever confirmed the cluster's name meant it. So is the
@@ -46,7 +56,7 @@ pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> R
         deleted = live.pve.send(&api::delete(&host, vmid)).await;
     }
     if deleted.as_ref().is_err_and(|error| error.to_string().contains("is running")) {
-        let stopped = live.pve.send(&api::stop(&host, vmid)).await;
+        let stopped = pull_plug(live, &host, vmid).await;
         task::wait(live, &what, &stopped.map_err(|error| pve_trouble(&what, &error))?).await?;
         deleted = live.pve.send(&api::delete(&host, vmid)).await;
     }

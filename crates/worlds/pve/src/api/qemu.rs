@@ -110,6 +110,11 @@ pub fn stop(host: &HostName, vmid: VmId) -> Call<Upid> {
     vm(Method::Post, host, vmid, &["status", "stop"]).with("overrule-shutdown", 1)
 }
 
+/// Pulls the plug of a VM on a Proxmox that knows no other way: before 8.1, and where HA looks after the VM.
+pub fn plain_stop(host: &HostName, vmid: VmId) -> Call<Upid> {
+    vm(Method::Post, host, vmid, &["status", "stop"])
+}
+
 /// Asks a VM to shut down, and waits for so many seconds.
 pub fn shutdown(host: &HostName, vmid: VmId, seconds: u32) -> Call<Upid> {
     vm(Method::Post, host, vmid, &["status", "shutdown"]).with("timeout", seconds)
