@@ -163,14 +163,14 @@ pub async fn converge(
         if plan.is_empty() {
             return Ok(Ended { observed, report: last, done: true, findings });
         }
-        let report = execute(&plan, live, journal, events, &policy).await;
+        let report = Box::pin(execute(&plan, live, journal, events, &policy)).await;
         let (complete, stopped) = (report.is_complete(), report.stopped);
         last = Some(report);
         if !complete || stopped {
             return Ok(Ended { observed, report: last, done: false, findings });
         }
         policy.past = Past::default();
-        observed = look(live).await?;
+        observed = Box::pin(look(live)).await?;
     }
     let done = goal.plan(live, &observed).is_empty();
     Ok(Ended { observed, report: last, done, findings })

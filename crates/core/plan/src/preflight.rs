@@ -368,6 +368,14 @@ fn template(desired: &Desired, observed: &Observed, machine: &Machine) -> Option
             Sight::Seen(Some(_)) => {}
         }
     } else if let Some(why) = seen.and_then(|vm| somebody_else(&vm.owner)) {
+        let begun = seen.is_some_and(|vm| vm.lock.as_deref() == Some("create"));
+        if let Some(vm) = seen.filter(|_| begun) {
+            let remedy = format!(
+                "if no task makes it any more, remove what is left of it on host `{}`:\n    qm unlock {vmid} && qm destroy {vmid}",
+                vm.host
+            );
+            return wrong(format!("VM {vmid} is only begun: {why}"), &remedy);
+        }
         return wrong(
             format!("VM {vmid} is somebody else's: {why}"),
             "choose another number for the template",

@@ -224,6 +224,11 @@ impl Live<'_> {
             self.describe_machine(machine, config, &mut seen).await;
         } else if let Some(template) = self.desired.templates.iter().find(|template| template.vmid == vmid) {
             self.describe_template(template, config, &mut seen);
+            let reserved = matches!(identify(vmid, config), Identity::Reserved { .. });
+            if !template.existing && reserved && self.maker_of(vmid, host).await.is_some() {
+                seen.owner = Owner::Ours;
+                seen.differences.push("it is being made".into());
+            }
         } else {
             seen.owner = self.owner_by_stamp(vmid, config);
         }
@@ -308,6 +313,13 @@ impl Live<'_> {
         let mine = self.reach.token.id();
         tasks.retain(|task| task.upid.user() == mine);
         maker(machine.vmid, None, &tasks).cloned()
+    }
+
+    /// Finds the task of ours that is making a template.
+    pub(crate) async fn maker_of(&self, vmid: VmId, host: &HostName) -> Option<Upid> {
+        let mut tasks = self.pve.send(&api::tasks_of(host, vmid)).await.ok()?;
+        tasks.retain(|task| task.upid.user() == self.reach.token.id());
+        maker(vmid, None, &tasks).cloned()
     }
 
     /// Looks at a template.

@@ -210,7 +210,7 @@ fn storages_that_cannot_hold_what_is_wanted() {
     assert_eq!(
         broken,
         [
-            "error ICH-3106: storage `local-lvm` does not work on host `pve2` (disks need the content type `images`)",
+            "error ICH-3106: storage `local-lvm` does not work on host `pve2` (Proxmox says that it is not active there)",
         ]
     );
     let template = found(CLONED, |stage| storage(stage, "pve1", "local").content = vec!["iso".into()]);
