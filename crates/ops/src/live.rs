@@ -218,6 +218,19 @@ impl<'a> Live<'a> {
         Some(self.memory.kube(address, || keys.kube(address, Arc::clone(&self.reach.dialer))))
     }
 
+    /// Returns the cluster with everything that machines have leased, to tell people where they are. Machine configs
+    /// are not drawn up from it: a lease is no address of one's own.
+    pub fn with_leases(&self) -> Desired {
+        let mut desired = self.known();
+        for machine in &mut desired.machines {
+            let Some(lease) = self.memory.lease(&machine.name) else { continue };
+            if let Some(address) = machine.nics.first_mut().and_then(|nic| nic.addresses.first_mut()) {
+                *address = Late::Known(lease.into());
+            }
+        }
+        desired
+    }
+
     /// Returns the cluster with the endpoint filled in once it is known: a first control plane that takes a lease
     /// has its address only when it runs.
     pub fn known(&self) -> Desired {

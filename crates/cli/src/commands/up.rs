@@ -113,7 +113,7 @@ fn write_access(
     stage: &Stage<'_>,
     bundle: &ichor_machineconfig::secrets::Bundle,
 ) -> Result<Option<std::path::PathBuf>, Halt> {
-    let known = stage.live.known();
+    let known = stage.live.with_leases();
     if known.cluster.endpoint.host.known().is_none() {
         return Ok(None);
     }
