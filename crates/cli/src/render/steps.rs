@@ -458,7 +458,7 @@ mod tests {
             shown.contains("Reboots    cp-1, cp-2, cp-3, worker-1 and worker-2 (once, to install Talos)\n"),
             "{shown}"
         );
-        assert!(shown.contains("  ~ take the installation medium out"), "{shown}");
+        assert!(shown.contains("  ~ take the media of the first boot out"), "{shown}");
     }
 
     #[test]
