@@ -35,6 +35,7 @@ impl Live<'_> {
         }));
         let machines = machines.await.into_iter().collect();
         observed.machines = machines;
+        observed.vip = self.see_vip(&observed).await;
         let bootstrapped = observed.machines.values().any(|sight| {
             matches!(sight, Sight::Seen(MachineSeen::Ours(talos)) if talos.etcd.as_deref() == Some("Running"))
         });

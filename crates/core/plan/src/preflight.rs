@@ -10,6 +10,7 @@ use ichor_model::{
 
 use crate::{
     files::{has_seed, host_of, storage_of, template_host, template_of},
+    privileges::lacking,
     up::has_network,
 };
 
@@ -27,6 +28,10 @@ pub fn preflight(desired: &Desired, observed: &Observed) -> Findings {
     findings.extend(desired.machines.iter().filter_map(|machine| other_vm(observed, machine)));
     findings.extend(desired.machines.iter().filter_map(|machine| locked(observed, machine)));
     findings.extend(desired.machines.iter().filter_map(|machine| taken_address(observed, machine)));
+    findings.extend(vip(observed));
+    let off = |machine: &&Machine| vm(observed, machine.vmid).is_none_or(|vm| !vm.running);
+    let to_do: Vec<&Machine> = desired.machines.iter().filter(off).collect();
+    findings.extend(lacking(desired, observed, &to_do));
     findings.extend(release(desired, observed, &to_make));
     findings.extend(consoles(desired, observed));
     findings.extend(trusted_network(desired, observed));
@@ -58,7 +63,17 @@ fn somebody_else(owner: &Owner) -> Option<String> {
 
 fn other_vm(observed: &Observed, machine: &Machine) -> Option<Finding> {
     let vmid = machine.vmid;
-    let why = somebody_else(&vm(observed, vmid)?.owner)?;
+    let vm = vm(observed, vmid)?;
+    let why = somebody_else(&vm.owner)?;
+    if vm.lock.as_deref().is_some_and(|lock| ["create", "clone"].contains(&lock)) {
+        let message =
+            format!("VM {vmid}, meant for `{}`, is only begun, and nobody can tell by whom", machine.name);
+        let remedy = format!(
+            "if no task makes it any more, remove what is left of it on host `{}`:\n    qm unlock {vmid} && qm destroy {vmid}",
+            vm.host
+        );
+        return Some(Finding::error(Code::VM_NOT_OURS, None, message).because(why).remedy(remedy));
+    }
     let message = format!("VM {vmid}, meant for `{}`, is somebody else's", machine.name);
     Some(
         Finding::error(Code::VM_NOT_OURS, None, message)
@@ -89,11 +104,27 @@ fn taken_address(observed: &Observed, machine: &Machine) -> Option<Finding> {
         MachineSeen::Maintenance if free => "another Talos machine waits for its machine config there",
         _ => return None,
     };
+    let runs = vm(observed, machine.vmid).is_some_and(|vm| vm.owner == Owner::Ours && vm.running);
+    if runs {
+        let message =
+            format!("`{}` runs, and whoever answers at its address does not know our secrets", machine.name);
+        let remedy = "if the machine was made with other secrets, bring them back:\n    ichor secrets import FILE\notherwise somebody else has taken its address: find out who";
+        return Some(Finding::error(Code::ADDRESS_TAKEN, None, message).because(why).remedy(remedy));
+    }
     let message = format!("somebody else answers at the address of `{}`", machine.name);
     Some(
         Finding::error(Code::ADDRESS_TAKEN, None, message)
             .because(why)
             .remedy("give the machine another `address`, or find out who has it"),
+    )
+}
+
+fn vip(observed: &Observed) -> Option<Finding> {
+    let why = observed.vip.seen()?.as_ref()?;
+    Some(
+        Finding::error(Code::ADDRESS_TAKEN, None, "somebody else has the VIP of the cluster")
+            .because(why)
+            .remedy("choose another `cluster.endpoint.vip`, or find out who has it"),
     )
 }
 
@@ -243,7 +274,8 @@ fn contents(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Vec
     wanted.retain(|(_, _, content), _| !(too_old && *content == "import"));
     let judge = |((host, storage, content), purpose): ((HostName, String, &str), &str)| {
         // A host of which nothing was seen is spoken of elsewhere.
-        if !observed.storages.keys().any(|(seen, _)| *seen == host) {
+        let silent = observed.hosts.get(&host) == Some(&false);
+        if silent || !observed.storages.keys().any(|(seen, _)| *seen == host) {
             return None;
         }
         let found = observed.storages.get(&(host.clone(), storage.clone()));
@@ -268,7 +300,11 @@ fn contents(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Vec
             Some(_) => return None,
         };
         let finding = Finding::error(Code::STORAGE_CONTENT, None, message);
-        Some(finding.because(format!("{purpose} need the content type `{content}`")).remedy(remedy))
+        let why = match found {
+            Some(seen) if !seen.active => "Proxmox says that it is not active there".to_owned(),
+            _ => format!("{purpose} need the content type `{content}`"),
+        };
+        Some(finding.because(why).remedy(remedy))
     };
     wanted.into_iter().filter_map(judge).collect()
 }
@@ -332,6 +368,14 @@ fn template(desired: &Desired, observed: &Observed, machine: &Machine) -> Option
             Sight::Seen(Some(_)) => {}
         }
     } else if let Some(why) = seen.and_then(|vm| somebody_else(&vm.owner)) {
+        let begun = seen.is_some_and(|vm| vm.lock.as_deref() == Some("create"));
+        if let Some(vm) = seen.filter(|_| begun) {
+            let remedy = format!(
+                "if no task makes it any more, remove what is left of it on host `{}`:\n    qm unlock {vmid} && qm destroy {vmid}",
+                vm.host
+            );
+            return wrong(format!("VM {vmid} is only begun: {why}"), &remedy);
+        }
         return wrong(
             format!("VM {vmid} is somebody else's: {why}"),
             "choose another number for the template",

@@ -2,18 +2,26 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use futures_util::future::join_all;
 use ichor_model::{
     Desired, Observed,
-    desired::Machine,
+    desired::{Machine, Role},
     observed::{MachineSeen, MemberSeen, Owner, Sight, TalosSeen},
 };
 use ichor_pve::api as pve;
 use ichor_talos::{Error, Face, Talos, api, peek, resource::MachineStatus};
 
+use tokio::time::timeout;
+
 use crate::live::Live;
 
 /// How long somebody whom nobody expects may take for a handshake.
 const PEEK_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where servers usually listen: the Talos API and Kubernetes first.
+const COMMON_PORTS: [u16; 5] = [50000, 6443, 22, 443, 80];
+/// How long somebody on the same network may take to open the door.
+const KNOCK_WITHIN: Duration = Duration::from_secs(3);
 
 impl Live<'_> {
     /// Looks at a machine, if its VM runs. At the address of one that does not, only somebody else can be.
@@ -43,6 +51,31 @@ impl Live<'_> {
                 seen => seen,
             },
         }
+    }
+
+    /// Looks at who has the VIP, as long as nobody of ours can have it: a control plane takes it once etcd runs.
+    pub(super) async fn see_vip(&self, observed: &Observed) -> Sight<Option<String>> {
+        let Some(vip) = self.desired.cluster.endpoint.vip else { return Sight::default() };
+        let fresh = |machine: &Machine| {
+            matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)))
+                || matches!(observed.machines.get(&machine.name), Some(Sight::Seen(MachineSeen::Maintenance)))
+        };
+        if !self.control_planes().all(fresh) {
+            return Sight::default();
+        }
+        let host = vip.to_string();
+        let knocks = COMMON_PORTS.map(|port| {
+            let host = host.clone();
+            async move {
+                let dialled = timeout(KNOCK_WITHIN, self.reach.dialer.dial(&host, port)).await;
+                dialled.is_ok_and(|stream| stream.is_ok()).then_some(port)
+            }
+        });
+        let open: Vec<u16> = join_all(knocks).await.into_iter().flatten().collect();
+        let says = |port: &u16| {
+            format!("something answers at {vip}, port {port}, and no machine of ours can have it yet")
+        };
+        Sight::Seen(open.first().map(says))
     }
 
     /// Looks at who a machine is, and at nothing more.
@@ -93,6 +126,12 @@ impl Live<'_> {
         };
         match look(talos).await {
             Ok(seen) => Sight::Seen(MachineSeen::Ours(TalosSeen { address: self.address(machine), ..seen })),
+            Err(error @ Error::NotReached { .. }) if machine.role == Role::Worker => {
+                let why = format!(
+                    "{error} (a configured worker answers once a control plane has given it a certificate)"
+                );
+                Sight::Seen(MachineSeen::Silent(why))
+            }
             Err(error) => judge(&error),
         }
     }
@@ -119,7 +158,9 @@ impl Live<'_> {
         }
         let host = self.memory.host(machine.vmid).ok_or("its VM is not there")?;
         let answer = self.pve.send(&pve::agent_interfaces(&host, machine.vmid)).await;
-        let answer = answer.map_err(|error| format!("the guest agent does not answer: {error}"))?;
+        let answer = answer.map_err(|error| {
+            format!("the guest agent, which tells the leased address, does not answer: {error}")
+        })?;
         let address = usable(self.desired, machine, &answer).ok_or("it has no address yet")?;
         self.memory.leased(&machine.name, address);
         Ok(())

@@ -8,7 +8,7 @@ use ichor_port::TransportError;
 use ichor_pve::api;
 
 use super::{remove, task};
-use crate::live::{Live, factory_trouble, pve_trouble};
+use crate::live::{Live, factory_trouble, pve_trouble, transient};
 
 /// Makes the factory ready to serve an image, and has a host download it.
 pub async fn fetch(
@@ -18,7 +18,7 @@ pub async fn fetch(
     host: &HostName,
     volume: &str,
 ) -> Result<(), EffectError> {
-    let what = format!("downloading image {image}");
+    let what = format!("downloading image {image} to host `{host}`");
     if task::follow_earlier(live, context, &what).await {
         return Ok(());
     }
@@ -35,7 +35,26 @@ pub async fn fetch(
     let file = api::Download { url, content: kind, filename, sha256: None };
     let upid = live.pve.send(&api::download(host, storage, &file)).await;
     let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
-    task::follow(live, context, &what, &upid).await
+    task::follow(live, context, &what, &upid).await?;
+    whole(live, &what, host, volume, length).await
+}
+
+/// A file that broke off is fetched again. Proxmox counts a download as done when the server has closed the line.
+async fn whole(
+    live: &Live<'_>,
+    what: &str,
+    host: &HostName,
+    volume: &str,
+    length: Option<u64>,
+) -> Result<(), EffectError> {
+    let there = live.find_volume(host, volume).await.map_err(|error| pve_trouble(what, &error))?;
+    match (there, length) {
+        (Some(file), Some(length)) if file.bytes != length => Err(transient(format!(
+            "{what}: the file has {} bytes, and the image factory says {length}",
+            file.bytes
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Registers the schematic, makes sure that all its extensions are there, and asks how large the image is.

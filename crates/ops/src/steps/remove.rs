@@ -34,9 +34,6 @@ async fn pull_plug(live: &Live<'_>, host: &HostName, vmid: VmId) -> Result<Upid,
 /// plug pulled of one that runs by now: a run that broke off may have left a task behind that starts it.
 pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Result<(), EffectError> {
     let what = format!("deleting VM {vmid}");
-    if task::follow_earlier(live, context, &what).await {
-        return Ok(());
-    }
     let host = place(live, &what, vmid)?;
     let config = match live.pve.send(&api::config(&host, vmid)).await {
         Ok(config) => config,
@@ -45,6 +42,9 @@ pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> R
     };
     let disks = disks_of(vmid, &config);
     delete_seed(live, &what, &host, vmid, &config).await?;
+    if task::follow_earlier(live, context, &what).await {
+        return sweep(live, &what, &host, &disks).await;
+    }
     let mut deleted = live.pve.send(&api::delete(&host, vmid)).await;
     if deleted.as_ref().is_err_and(|error| error.to_string().contains("protection")) {
         let mut unprotected = Params::default();

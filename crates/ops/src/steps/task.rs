@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ichor_engine::{EffectError, Report, StepContext};
+use ichor_port::TransportError;
 use ichor_pve::{Exit, Kind, Upid, api};
 use tokio::time::sleep;
 
@@ -67,7 +68,8 @@ pub async fn heed(live: &Live<'_>, what: &str, task: &Upid) -> Result<u32, Effec
     }
 }
 
-/// A caller who is not let in any more will not be let in later.
+/// A caller who is not let in any more will not be let in later, and a stranger does not become Proxmox again.
 fn is_final(error: &ichor_pve::Error) -> bool {
-    matches!(error.refusal(), Some(Kind::Unauthenticated | Kind::Forbidden))
+    let stranger = matches!(error, ichor_pve::Error::Transport(TransportError::NotTrusted(_)));
+    stranger || matches!(error.refusal(), Some(Kind::Unauthenticated | Kind::Forbidden))
 }

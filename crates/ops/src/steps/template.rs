@@ -38,6 +38,9 @@ pub async fn build(
         let upid = made.map_err(|error| pve_trouble(&what, &error))?;
         task::follow(live, context, &what, &upid).await?;
         live.memory.saw(vmid, host);
+    } else if let Some(upid) = live.maker_of(vmid, host).await {
+        // A run that broke off has begun it.
+        task::wait(live, &what, &upid).await?;
     }
     let made = live.pve.send(&api::make_template(host, vmid)).await;
     match made.map_err(|error| pve_trouble(&what, &error))? {

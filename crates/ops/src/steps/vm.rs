@@ -34,7 +34,7 @@ pub async fn create(
     machine: &Machine,
     host: &HostName,
 ) -> Result<(), EffectError> {
-    let what = format!("creating VM {}", machine.vmid);
+    let what = format!("creating VM {} on host `{host}`", machine.vmid);
     let earlier = task::follow_earlier(live, context, &what).await;
     // The engine has just looked: only an interrupted attempt can have changed something since.
     let known_missing = !earlier && live.memory.host(machine.vmid).is_none();
@@ -60,8 +60,12 @@ pub async fn create(
 }
 
 fn not_ours(machine: &Machine, whose: &Whose) -> EffectError {
-    let message = format!("VM {} is not `{}`: {whose:?}", machine.vmid, machine.name);
-    EffectError::Permanent(Report::new(message).hint("choose another `vmid`; the VM was not touched"))
+    let message = format!("VM {} is not `{}`: {whose}", machine.vmid, machine.name);
+    EffectError::Permanent(
+        Report::new(message).hint(
+            "somebody else's VM is left as it is: choose another `vmid` for the machine, or free this one",
+        ),
+    )
 }
 
 async fn wait_for_maker(
@@ -95,7 +99,7 @@ async fn begin(
     machine: &Machine,
     host: &HostName,
 ) -> Result<(), EffectError> {
-    let what = format!("creating VM {}", machine.vmid);
+    let what = format!("creating VM {} on host `{host}`", machine.vmid);
     let shape = live.shape(machine);
     let made = match template_of(live.desired, machine) {
         Some(template) => {
@@ -134,7 +138,7 @@ async fn finish(
     machine: &Machine,
     host: &HostName,
 ) -> Result<(), EffectError> {
-    let what = format!("finishing VM {}", machine.vmid);
+    let what = format!("finishing VM {} on host `{host}`", machine.vmid);
     let config = live.pve.send(&api::config(host, machine.vmid)).await;
     let config = config.map_err(|error| pve_trouble(&what, &error))?;
     if !live.whose(machine, &config).is_ours() {
@@ -185,11 +189,13 @@ async fn change(
 /// Switches a VM on, and listens to its serial console from then on if that is to vouch for its key.
 pub async fn start(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine) -> Result<(), EffectError> {
     let what = format!("starting VM {}", machine.vmid);
-    let host = place(live, &what, machine)?;
+    let host = place(live, &what, machine).await?;
+    let what = format!("{what} on host `{host}`");
     if !task::follow_earlier(live, context, &what).await {
         let upid = live.pve.send(&api::start(&host, machine.vmid)).await;
-        let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
-        task::follow(live, context, &what, &upid).await?;
+        let upid =
+            upid.map_err(|error| pve_trouble(&what, &error)).map_err(|error| moved(live, machine, error))?;
+        task::follow(live, context, &what, &upid).await.map_err(|error| moved(live, machine, error))?;
     }
     match machine.boot.verify {
         Verify::Console => configure::listen(live, machine, &host).await,
@@ -199,9 +205,35 @@ pub async fn start(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
     Ok(())
 }
 
-/// The guard has just seen the VM, and remembered where.
-fn place(live: &Live<'_>, what: &str, machine: &Machine) -> Result<HostName, EffectError> {
-    live.memory.host(machine.vmid).ok_or_else(|| transient(format!("{what}: it is not known where it is")))
+/// Returns where a VM of ours is. The guard has just seen it; one that has moved since is looked for, and must prove
+/// again that it is ours.
+async fn place(live: &Live<'_>, what: &str, machine: &Machine) -> Result<HostName, EffectError> {
+    if let Some(host) = live.memory.host(machine.vmid).filter(|_| live.memory.proved_ours(machine.vmid)) {
+        return Ok(host);
+    }
+    match live.find_anywhere(machine.vmid).await.map_err(|error| pve_trouble(what, &error))? {
+        Found::There(host, config) if live.whose(machine, &config).is_ours() => {
+            live.memory.is_ours(machine.vmid);
+            Ok(host)
+        }
+        Found::There(_, config) => Err(not_ours(machine, &live.whose(machine, &config))),
+        Found::Nothing => Err(transient(format!("{what}: there is no such VM any more"))),
+    }
+}
+
+/// A VM that is not where it was has been moved, by people or by HA: where to is for the next attempt to find out.
+fn moved(live: &Live<'_>, machine: &Machine, error: EffectError) -> EffectError {
+    match error {
+        EffectError::Permanent(report) if is_absence(&report.message) => {
+            live.memory.lost(machine.vmid);
+            EffectError::Transient(report)
+        }
+        other => other,
+    }
+}
+
+fn is_absence(message: &str) -> bool {
+    message.contains(".conf' does not exist") || message.contains("unable to find configuration file for VM")
 }
 
 /// Takes the media of the first boot out of the drives.
@@ -214,14 +246,15 @@ pub async fn detach(
     machine: &Machine,
 ) -> Result<(), EffectError> {
     let what = format!("taking the media of the first boot out of VM {}", machine.vmid);
-    let host = place(live, &what, machine)?;
+    let host = place(live, &what, machine).await?;
     let config = live.pve.send(&api::config(&host, machine.vmid)).await;
     let config = config.map_err(|error| pve_trouble(&what, &error))?;
     for media in live.passing_media(machine, &config) {
         if let Some(volume) = media.seed {
             remove::volume_if_there(live, &host, &volume, &what).await?;
         }
-        change(live, context, &what, machine, &host, eject(&media.slot)).await?;
+        let changed = change(live, context, &what, machine, &host, eject(&media.slot)).await;
+        changed.map_err(|error| moved(live, machine, error))?;
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ impl Rehearsal {
     }
 
     pub async fn run(&self, goal: Goal) -> Ended {
-        self.try_run(goal).await.unwrap_or_else(|halt| panic!("{:?}", halt.findings))
+        Box::pin(self.try_run(goal)).await.unwrap_or_else(|halt| panic!("{:?}", halt.findings))
     }
 
     pub async fn try_run(&self, goal: Goal) -> Result<Ended, Halt> {

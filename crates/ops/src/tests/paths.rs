@@ -122,7 +122,7 @@ impl Trial {
     /// Returns what stands in the way of a run.
     async fn halted(&self) -> Findings {
         let changes = self.changes();
-        let halt = self.0.try_run(Goal::up()).await.expect_err("something stands in the way");
+        let halt = Box::pin(self.0.try_run(Goal::up())).await.expect_err("something stands in the way");
         assert_eq!(self.changes(), changes, "nothing was touched");
         halt.findings
     }
@@ -220,7 +220,7 @@ const LEASED: &str = "network: {addressing: dhcp, cidr: 10.0.0.0/24}";
 
 async fn works(release: Release, endpoint: &str, more: &str) {
     println!("{release} {endpoint}: {more}");
-    Trial::of(inventory(endpoint, more), release).there_and_back().await;
+    Box::pin(Trial::of(inventory(endpoint, more), release).there_and_back()).await;
 }
 
 async fn rehearse(name: &str) {

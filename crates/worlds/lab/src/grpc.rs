@@ -141,7 +141,14 @@ fn respond(
 ) -> hyper::Response<Body> {
     let trailers = trailers(code, message);
     let open = more.map(|id| Open { hall: Arc::clone(hall), address, id });
-    let frames = stream::unfold(Rest::Pieces(messages, open), move |rest| {
+    // An answer is headers, messages and trailers: without messages there is no frame between the two (gRPC over
+    // HTTP/2), and clients hang up on servers that send many empty ones.
+    let first = match (messages.is_empty(), open) {
+        (true, None) => Rest::Status,
+        (true, Some(open)) => Rest::Stream(open),
+        (false, open) => Rest::Pieces(messages, open),
+    };
+    let frames = stream::unfold(first, move |rest| {
         let trailers = trailers.clone();
         async move {
             let (pieces, rest) = match rest {

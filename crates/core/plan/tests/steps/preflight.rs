@@ -95,7 +95,9 @@ fn addresses_that_somebody_else_has() {
     );
     assert_eq!(
         with(MachineSeen::Stranger("a certificate of another CA".into()), true),
-        says("a certificate of another CA")
+        [
+            "error ICH-3109: `cp-1` runs, and whoever answers at its address does not know our secrets (a certificate of another CA)"
+        ]
     );
     assert_eq!(
         with(MachineSeen::Maintenance, false),
@@ -208,7 +210,7 @@ fn storages_that_cannot_hold_what_is_wanted() {
     assert_eq!(
         broken,
         [
-            "error ICH-3106: storage `local-lvm` does not work on host `pve2` (disks need the content type `images`)",
+            "error ICH-3106: storage `local-lvm` does not work on host `pve2` (Proxmox says that it is not active there)",
         ]
     );
     let template = found(CLONED, |stage| storage(stage, "pve1", "local").content = vec!["iso".into()]);

@@ -243,6 +243,7 @@ fn nothing(desired: &Desired) -> Observed {
         machines: machines.map(|machine| (machine.name.clone(), silent())).collect(),
         etcd: Sight::Unseen("no control plane answers".into()),
         nodes: Sight::Unseen("Kubernetes does not answer".into()),
+        ..Observed::default()
     }
 }
 
