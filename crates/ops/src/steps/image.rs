@@ -2,7 +2,9 @@
 
 use ichor_engine::{EffectError, Report, StepContext};
 use ichor_factory::{Asset, missing};
+use ichor_machineconfig::schematic::Schematic;
 use ichor_model::{HostName, desired::Machine};
+use ichor_port::TransportError;
 use ichor_pve::api;
 
 use super::{remove, task};
@@ -66,6 +68,11 @@ async fn prepare(live: &Live<'_>, image: &str, what: &str) -> Result<Option<u64>
     let trouble = |error: ichor_factory::Error| factory_trouble(what, &error);
     if let Some(recipe) = &named.schematic {
         factory.register(recipe, &named.id).await.map_err(trouble)?;
+        // What machines install and upgrade from has no META, and so another recipe.
+        let installer = Schematic::of_image(wanted);
+        if installer.id() != named.id {
+            factory.register(&installer.canonical_yaml(), &installer.id()).await.map_err(trouble)?;
+        }
         if !wanted.extensions.is_empty() {
             let offered = factory.extensions(&wanted.talos).await.map_err(trouble)?;
             let absent = missing(&wanted.extensions, &offered);
@@ -78,6 +85,22 @@ async fn prepare(live: &Live<'_>, image: &str, what: &str) -> Result<Option<u64>
     }
     let head = factory.head(&Asset::of(wanted), &named.id, &wanted.talos).await.map_err(trouble)?;
     Ok(head.length)
+}
+
+/// Registers what a machine installs from whose installation medium was there already: nobody has asked the factory
+/// for it yet. A factory that only the machines reach is told by whoever made the medium.
+pub async fn know_installer(live: &Live<'_>, machine: &Machine, what: &str) -> Result<(), EffectError> {
+    let image = live.desired.images.iter().find(|image| image.id == machine.image);
+    let Some(image) = image.filter(|image| image.file.is_some() && image.schematic.is_none()) else {
+        return Ok(());
+    };
+    let wrong = |why: String| EffectError::Permanent(Report::new(format!("{what}: {why}")));
+    let factory = live.factory(&image.factory).map_err(wrong)?;
+    let recipe = Schematic::of_image(image);
+    match factory.register(&recipe.canonical_yaml(), &recipe.id()).await {
+        Ok(()) | Err(ichor_factory::Error::Transport(TransportError::NotReached(_))) => Ok(()),
+        Err(error) => Err(factory_trouble(what, &error)),
+    }
 }
 
 /// Uploads the cidata volume of a machine.

@@ -14,7 +14,7 @@ use ichor_pve::{
     property::{Drive, DriveSource},
 };
 
-use super::{configure, remove, task};
+use super::{configure, image, remove, task};
 use crate::{
     live::{Live, Pin, pve_trouble, transient},
     observe::Found,
@@ -110,6 +110,7 @@ async fn begin(
             live.pve.send(&api::clone(&home, template.vmid, &options)).await
         }
         None => {
+            image::know_installer(live, machine, &what).await?;
             let (volume, installs) = image_of(live, machine, host);
             let seed = live.seed_volume(machine);
             let system = if installs { System::Installer(&volume) } else { System::Import(&volume) };

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use ichor_engine::Outcome;
 use ichor_lab::{Inside, proxy::Routes};
+use ichor_machineconfig::schematic::Schematic;
 use ichor_model::{
     Code, Desired, Findings, World,
     desired::{ConfigDelivery, Machine},
@@ -68,9 +69,15 @@ impl Trial {
         ended
     }
 
-    /// Whatever a machine needed for its first boot alone is out of its drives, and it boots from its disk.
+    /// Whatever a machine needed for its first boot alone is out of its drives, and it boots from its disk. What it
+    /// would be upgraded with is known to the factory.
     fn drives_are_as_they_stay(&self) {
         self.lab(|lab| {
+            for image in &self.0.desired.images {
+                let recipe = Schematic::of_image(image).id();
+                let known = image.schematic.is_some() || lab.ground.schematics.contains_key(&recipe);
+                assert!(known, "the factory has no installer for {}", image.id);
+            }
             for machine in &self.0.desired.machines {
                 let config = &lab.pve.vms[&machine.vmid].config;
                 let order = config.get("boot").unwrap_or_default();

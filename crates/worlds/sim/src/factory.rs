@@ -111,6 +111,13 @@ impl Factory {
         self.schematics.insert(id.to_owned(), recipe.to_owned());
     }
 
+    /// Lets the factory forget a schematic, unless it is the empty one, which every factory knows.
+    pub fn forget(&mut self, id: &str) {
+        if id != Recipe::default().id() {
+            self.schematics.remove(id);
+        }
+    }
+
     fn schematic(&self, id: &str) -> Result<Recipe, Failure> {
         let yaml = self.schematics.get(id).ok_or_else(|| (404, format!("schematic ID {id:?} not found")))?;
         Recipe::read(yaml.as_bytes()).map_err(|why| (500, why))

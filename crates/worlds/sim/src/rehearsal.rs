@@ -69,6 +69,11 @@ pub fn setup(desired: &Desired, seed: u64, profile: Profile, release: Release) -
     for template in desired.templates.iter().filter(|template| template.existing) {
         add_template(&mut lab, desired, template);
     }
+    // Whoever made a file has asked a factory of their own for it.
+    for image in desired.images.iter().filter(|image| image.file.is_some() && image.schematic.is_none()) {
+        lab.factory.forget(&image_id(image));
+    }
+    lab.factory.show(&mut lab.ground);
     lab
 }
 
