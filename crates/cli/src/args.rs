@@ -3,10 +3,8 @@
 
 mod check;
 mod completions;
-#[allow(dead_code, reason = "the live verbs read it")]
 mod destroy;
 mod explain;
-#[allow(dead_code, reason = "the live verbs read it")]
 mod health;
 mod image;
 mod kubeconfig;
@@ -17,12 +15,9 @@ mod plan;
 mod render;
 mod schema;
 mod secrets;
-#[allow(dead_code, reason = "the live verbs read it")]
 mod status;
 mod talosconfig;
-#[allow(dead_code, reason = "the live verbs read it")]
 mod up;
-#[allow(dead_code, reason = "the live verbs read it")]
 mod world;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -32,7 +27,9 @@ use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 pub use self::{
     check::Check,
     completions::Completions,
+    destroy::Destroy,
     explain::Explain,
+    health::Health,
     image::{Image, ImageVerb},
     kubeconfig::Kubeconfig,
     lab::{Event, Faults, Lab, LabVerb, Profile, PveRelease, Serve, Server},
@@ -41,7 +38,10 @@ pub use self::{
     render::Render,
     schema::Schema,
     secrets::{Export, Import, Secrets, SecretsVerb},
+    status::Status,
     talosconfig::Talosconfig,
+    up::Up,
+    world::Place,
 };
 use crate::exit;
 
@@ -52,6 +52,9 @@ Examples:
   ichor check                          check ./ichor.yaml or ./cluster.yaml
   ichor -f clusters/ check             check every cluster of a directory
   ichor -f lab.yaml plan --offline     show every VM the inventory stands for
+  ichor --lab up                       rehearse the cluster in a simulated datacentre
+  ichor up                             make the cluster
+  ichor status                         show it as it is
   ichor secrets new                    make the secrets of a new cluster
   ichor render                         write machine configs and all else to ./rendered
   ichor explain ICH-1101               explain a finding";
@@ -116,6 +119,9 @@ pub struct Global {
         default_value = "auto"
     )]
     pub color: Color,
+    /// The world that is asked and changed.
+    #[command(flatten)]
+    pub world: world::World,
 }
 
 /// What to do. Each verb is described by its own struct, from which its help is made.
@@ -124,6 +130,10 @@ pub struct Global {
 pub enum Verb {
     Check(Check),
     Plan(Plan),
+    Up(Up),
+    Status(Status),
+    Health(Health),
+    Destroy(Destroy),
     Secrets(Secrets),
     Render(Render),
     Talosconfig(Talosconfig),
@@ -180,42 +190,22 @@ mod tests {
 
     use super::*;
 
-    /// The verbs that ask and change the world.
-    #[derive(Debug, Parser)]
-    struct Live {
-        #[command(flatten)]
-        global: Global,
-        #[command(flatten)]
-        world: world::World,
-        #[command(subcommand)]
-        verb: LiveVerb,
-    }
-
-    #[derive(Debug, Subcommand)]
-    enum LiveVerb {
-        Up(up::Up),
-        Destroy(destroy::Destroy),
-        Status(status::Status),
-        Health(health::Health),
-    }
-
-    /// Parses a live verb.
-    fn live(words: &[&str]) -> Result<Live, clap::error::ErrorKind> {
+    /// Parses a command line.
+    fn live(words: &[&str]) -> Result<Cli, clap::error::ErrorKind> {
         let words = ["ichor"].iter().chain(words);
-        Live::try_parse_from(words).map_err(|error| error.kind())
+        Cli::try_parse_from(words).map_err(|error| error.kind())
     }
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-        Live::command().debug_assert();
     }
 
     #[test]
     fn a_lab_is_kept_in_the_store_or_in_a_file() {
         use world::Place;
         let place = |words: &[&str], is: Place<'_>| {
-            assert_eq!(live(words).expect("a command line").world.place(), is, "{words:?}");
+            assert_eq!(live(words).expect("a command line").global.world.place(), is, "{words:?}");
         };
         place(&["status"], Place::Real);
         place(&["--lab", "status"], Place::Lab);
@@ -228,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_plan_in_a_file_is_done_as_a_whole() {
-        let LiveVerb::Up(up) = live(&["up", "plan.json", "--yes"]).expect("a command line").verb else {
+        let Verb::Up(up) = live(&["up", "plan.json", "--yes"]).expect("a command line").verb else {
             panic!("another verb");
         };
         assert!(up.plan.is_some() && up.yes && !up.dry_run);
@@ -239,8 +229,7 @@ mod tests {
 
     #[test]
     fn machines_are_named_one_by_one_or_together() {
-        let LiveVerb::Up(up) = live(&["up", "--only", "cp-1,cp-2", "--only", "w"]).expect("names").verb
-        else {
+        let Verb::Up(up) = live(&["up", "--only", "cp-1,cp-2", "--only", "w"]).expect("names").verb else {
             panic!("another verb");
         };
         let names: Vec<String> = up.only.iter().map(ToString::to_string).collect();
@@ -256,7 +245,7 @@ mod tests {
 
     #[test]
     fn every_flag_is_documented_and_has_an_environment_variable() {
-        let mut commands = [Cli::command(), Live::command()];
+        let mut commands = [Cli::command()];
         commands.iter_mut().for_each(clap::Command::build);
         for verb in commands.iter().flat_map(with_verbs_below) {
             for flag in verb.get_arguments().filter(|flag| flag.get_long().is_some()) {
@@ -273,8 +262,8 @@ mod tests {
     fn a_variable_means_the_same_to_every_verb_that_reads_it() {
         /// Those that several verbs read, because they ask for the same thing.
         const SHARED: [&str; 3] = ["ICHOR_LAB_STATE", "ICHOR_OFFLINE", "ICHOR_SECRETS"];
-        let (command, live) = (Cli::command(), Live::command());
-        let verbs = with_verbs_below(&command).into_iter().chain(with_verbs_below(&live).into_iter().skip(1));
+        let command = Cli::command();
+        let verbs = with_verbs_below(&command).into_iter();
         let own = verbs.flat_map(clap::Command::get_arguments);
         let names: Vec<&str> = own.filter_map(|flag| flag.get_env()?.to_str()).collect();
         for name in names.iter().filter(|name| !SHARED.contains(name)) {
@@ -284,8 +273,8 @@ mod tests {
 
     #[test]
     fn every_verb_has_examples() {
-        let commands = [Cli::command(), Live::command()];
-        for verb in commands.iter().flat_map(|command| with_verbs_below(command).into_iter().skip(1)) {
+        let command = Cli::command();
+        for verb in with_verbs_below(&command).into_iter().skip(1) {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.starts_with("Examples:\n  ichor "), "{}", verb.get_name());
         }

@@ -2,17 +2,23 @@
 
 mod check;
 mod completions;
+mod destroy;
 mod explain;
+mod health;
 mod image;
 mod kubeconfig;
 mod lab;
+mod live;
 mod man;
 mod plan;
 mod render;
+mod run;
 mod schema;
 mod secrets;
 mod session;
+mod status;
 mod talosconfig;
+mod up;
 
 use crate::{
     args::{Cli, Verb},
@@ -26,6 +32,10 @@ pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     match &cli.verb {
         Verb::Check(args) => check::run(args, &cli.global, terminal),
         Verb::Plan(args) => plan::run(args, &cli.global, terminal),
+        Verb::Up(args) => up::run(args, &cli.global, terminal),
+        Verb::Status(args) => status::run(args, &cli.global, terminal),
+        Verb::Health(_) => health::run(&cli.global, terminal),
+        Verb::Destroy(args) => destroy::run(args, &cli.global, terminal),
         Verb::Secrets(args) => secrets::run(&args.verb, &cli.global, terminal),
         Verb::Render(args) => render::run(args, &cli.global, terminal),
         Verb::Talosconfig(args) => talosconfig::run(args, &cli.global, terminal),

@@ -17,8 +17,8 @@ mod files;
 mod inventory_files;
 mod operating_system;
 mod render;
-#[allow(dead_code, reason = "the live verbs draw on it")]
 mod terminal;
+mod world;
 
 use std::ffi::OsString;
 

@@ -26,6 +26,10 @@ const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::
 const LOOKS_WITHIN: u32 = 60;
 /// Between two attempts, at first and at most.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// How long a world that shows nothing is asked again, where an answer is needed to go on.
+const BLIND_FOR: Duration = Duration::from_mins(5);
+/// After its deadline a step still has this long to see how things stand.
+const LAST_LOOK: Duration = Duration::from_secs(10);
 /// Nothing is silent for longer.
 const SAY_SOMETHING: Duration = Duration::from_secs(5);
 
@@ -218,7 +222,8 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
     }
 
     async fn judge(&self, condition: &C) -> Verdict {
-        match timeout_at(self.deadline, self.run.effects.judge(condition)).await {
+        let until = self.deadline.max(Instant::now() + LAST_LOOK);
+        match timeout_at(until, self.run.effects.judge(condition)).await {
             Ok(verdict) => verdict,
             Err(_) => Verdict::Unknown("the world did not answer in time".into()),
         }
@@ -239,18 +244,18 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
 
     async fn attempts(&mut self) -> io::Result<Outcome> {
         let mut pause = TRY_AGAIN.0;
+        let mut last: Option<Report> = None;
         for attempt in 1.. {
             self.run.journal.started(&self.step.id, attempt)?;
             self.run.events.emit(Event::Started { step: self.step.id.clone(), attempt });
-            let report = match self.perform(attempt).await {
+            let report = match self.perform(attempt, last.as_ref()).await {
                 Ok(()) => return Ok(self.wait_until_done().await),
                 Err(EffectError::Permanent(report)) => return Ok(failed(report)),
                 Err(EffectError::Unsure(report)) => match self.look_for(&self.step.done, false).await {
                     Found::Holds => return Ok(Outcome::Done),
-                    Found::Fails(_) => report,
+                    Found::Fails(why) => came_to_nothing(report, &why),
                     Found::Unknown(why) => {
-                        let message = format!("{}; whether it happened is not known: {why}", report.message);
-                        return Ok(Outcome::Unknown { message });
+                        return Ok(Outcome::Unknown { message: in_doubt(&report.message, &why) });
                     }
                 },
                 Err(EffectError::Transient(report)) => report,
@@ -262,15 +267,16 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
             if no_more || self.run.policy.cancel.haste() != Haste::None {
                 return Ok(failed(report));
             }
-            let (step, why) = (self.step.id.clone(), report.message);
+            let (step, why) = (self.step.id.clone(), report.message.clone());
             self.run.events.emit(Event::Retrying { step, after: pause, why });
+            last = Some(report);
             sleep(pause).await;
             pause = (pause * 2).min(TRY_AGAIN.1);
         }
         Ok(Outcome::NotBegun)
     }
 
-    async fn perform(&self, attempt: u32) -> Result<(), EffectError> {
+    async fn perform(&self, attempt: u32, last: Option<&Report>) -> Result<(), EffectError> {
         // Only the first attempt continues what an earlier run began: later ones know that it came to nothing.
         let earlier = (attempt == 1).then(|| self.run.policy.past.receipt(&self.step.id)).flatten();
         let context = StepContext {
@@ -282,8 +288,13 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
         };
         let performed = self.run.effects.perform(self.step, &context);
         timeout_at(self.deadline, performed).await.unwrap_or_else(|_| {
-            let message = format!("no answer within {:?}", self.step.deadline);
-            Err(EffectError::Unsure(Report::new(message)))
+            let mut report = Report::new(format!("no answer within {}", minutes(self.step.deadline)));
+            // What went wrong before is the best that can be said about why.
+            if let Some(last) = last {
+                report.message = format!("{}; before that: {}", report.message, last.message);
+                report.hint.clone_from(&last.hint);
+            }
+            Err(EffectError::Unsure(report))
         })
     }
 
@@ -291,7 +302,7 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
         match self.look_for(&self.step.done, true).await {
             Found::Holds => Outcome::Done,
             Found::Fails(why) => {
-                failed(Report::new(format!("not done within {:?}: {why}", self.step.deadline)))
+                failed(Report::new(format!("not done within {}: {why}", minutes(self.step.deadline))))
             }
             Found::Unknown(message) => Outcome::Unknown { message },
         }
@@ -300,6 +311,7 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
     /// Looks again and again: until a condition is known or, with patience, until it holds.
     async fn look_for(&mut self, condition: &C, patient: bool) -> Found {
         let mut pause = if patient { self.step.expected.min(LOOK_AGAIN.1) } else { LOOK_AGAIN.0 };
+        let until = if patient { self.deadline } else { self.deadline.min(Instant::now() + BLIND_FOR) };
         loop {
             let found = match self.judge(condition).await {
                 Verdict::Holds => return Found::Holds,
@@ -307,7 +319,7 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
                 Verdict::Fails(why) => Found::Fails(why),
                 Verdict::Unknown(why) => Found::Unknown(why),
             };
-            if Instant::now() + pause >= self.deadline {
+            if Instant::now() + pause >= until {
                 return found;
             }
             if let Found::Fails(why) | Found::Unknown(why) = &found {
@@ -327,6 +339,31 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
         self.said = now;
         let (step, waited) = (self.step.id.clone(), now.duration_since(self.began));
         self.run.events.emit(Event::Waiting { step, waited, why: why.to_owned() });
+    }
+}
+
+/// Says that nobody knows, and why: once, where the effect and the look failed for the same reason.
+fn in_doubt(effect: &str, look: &str) -> String {
+    if effect.ends_with(look) {
+        format!("{effect}; whether it happened is not known")
+    } else {
+        format!("{effect}; whether it happened is not known: {look}")
+    }
+}
+
+/// Says that looking has shown that nothing came of an effect.
+fn came_to_nothing(mut report: Report, look: &str) -> Report {
+    if !report.message.contains(look) {
+        report.message = format!("{}; nothing came of it: {look}", report.message);
+    }
+    report
+}
+
+fn minutes(time: Duration) -> String {
+    match (time.as_secs() / 60, time.as_secs() % 60) {
+        (0, _) => format!("{time:?}"),
+        (minutes, 0) => format!("{minutes}m"),
+        (minutes, seconds) => format!("{minutes}m {seconds}s"),
     }
 }
 

@@ -51,13 +51,13 @@ impl Goal {
 
     /// Plans what is left to do.
     pub fn plan(&self, live: &Live<'_>, observed: &Observed) -> ClusterPlan {
-        let schematics = live.schematics();
+        let names = live.names();
         match self {
             Self::Up { phase, only } => {
-                let plan = up(live.desired, observed, &schematics);
+                let plan = up(live.desired, observed, names);
                 part(plan, *phase, only)
             }
-            Self::Gone(extent) => destroy(live.desired, observed, &schematics, *extent),
+            Self::Gone(extent) => destroy(live.desired, observed, names, *extent),
         }
     }
 }
@@ -97,24 +97,31 @@ pub struct Ended {
 
 /// Looks at everything Proxmox shows, and tells what stood in the way if that fails.
 pub async fn first_look(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, Halt> {
-    survey(pve, wanted).await.map_err(|error| Halt::preflight(only(not_seen(&error))))
+    survey(pve, wanted).await.map_err(|error| Halt::preflight(only(not_seen(&error, pve.token()))))
 }
 
-fn not_seen(error: &ichor_pve::Error) -> Finding {
+fn not_seen(error: &ichor_pve::Error, token: &str) -> Finding {
     use ichor_port::TransportError;
+    use ichor_pve::Kind;
     let message = "Proxmox could not be looked at";
     match error {
         ichor_pve::Error::Transport(TransportError::NotTrusted(why)) => {
             Finding::error(Code::UNTRUSTED, None, "Proxmox is not the one that it should be")
                 .because(why)
-                .remedy("if the fingerprint is that of your Proxmox, write it into the inventory:\n    proxmox: {tls: {sha256: \"...\"}}")
+                .remedy("compare it with what the host says, and write the right one as `proxmox.tls.sha256`:\n    openssl x509 -noout -fingerprint -sha256 -in /etc/pve/local/pve-ssl.pem")
         }
         ichor_pve::Error::Transport(why) => Finding::error(Code::UNREACHABLE, None, message)
             .because(why.to_string())
             .remedy("check `proxmox.endpoint`, and whether it is reached from here"),
+        ichor_pve::Error::Refused(refusal) if refusal.kind == Kind::Unauthenticated => {
+            let user = token.split('!').next().unwrap_or(token);
+            Finding::error(Code::DENIED, None, format!("Proxmox does not let token `{token}` in"))
+                .because(refusal.to_string())
+                .remedy(format!("see whether it is there and has not expired, and check its secret; a lost secret needs a new token:\n    pveum user token list '{user}'"))
+        }
         ichor_pve::Error::Refused(refusal) => Finding::error(Code::DENIED, None, message)
             .because(refusal.to_string())
-            .remedy("check the token: its user, its name, its secret, its privileges"),
+            .remedy(format!("see what token `{token}` may do, and whether `proxmox.endpoint` is a Proxmox")),
         ichor_pve::Error::Nonsense { .. } => Finding::error(Code::UNREACHABLE, None, message)
             .because(error.to_string())
             .remedy("check that `proxmox.endpoint` is a Proxmox"),

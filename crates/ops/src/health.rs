@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 
 use ichor_model::{
-    Desired, Observed,
+    Desired, HostName, Observed,
     desired::{Machine, Role},
     observed::{MachineSeen, MemberSeen, NodeSeen, Owner, Sight, TalosSeen, VmSeen},
     step::Verdict,
 };
+use ichor_plan::files::host_of;
 use serde::Serialize;
 
 /// Most machines that a check names.
@@ -72,13 +73,24 @@ impl View<'_> {
                 self.own_vm(machine, |vm| Verdict::of(vm.running, || format!("VM {} is off", machine.vmid)))
             }),
             self.each("vm-host-online", "every VM is on a host that is online", HOST, |machine| {
-                self.own_vm(machine, |vm| match self.observed.hosts.get(&vm.host) {
-                    Some(true) => Verdict::Holds,
-                    Some(false) => Verdict::Fails(format!("host `{}` is offline", vm.host)),
-                    None => Verdict::Unknown(format!("host `{}` was not seen", vm.host)),
-                })
+                match self.own_vm(machine, |vm| self.online(&vm.host)) {
+                    // Nobody can read a VM whose host is down; the inventory knows where it should be.
+                    Verdict::Unknown(why) => match host_of(machine).map(|host| self.online(host)) {
+                        Some(Verdict::Fails(offline)) => Verdict::Fails(offline),
+                        _ => Verdict::Unknown(why),
+                    },
+                    verdict => verdict,
+                }
             }),
         ]
+    }
+
+    fn online(self, host: &HostName) -> Verdict {
+        match self.observed.hosts.get(host) {
+            Some(true) => Verdict::Holds,
+            Some(false) => Verdict::Fails(format!("host `{host}` is offline")),
+            None => Verdict::Unknown(format!("host `{host}` was not seen")),
+        }
     }
 
     fn talos(self) -> Vec<Check> {

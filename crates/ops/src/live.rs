@@ -10,7 +10,7 @@ mod trouble;
 use std::{
     collections::BTreeMap,
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use ichor_machineconfig::{
@@ -25,7 +25,9 @@ use ichor_model::{
     observed::StorageSeen,
 };
 use ichor_net::{Dial, Endpoint, HttpClient, Trust};
+use ichor_plan::files::{Names, has_seed, host_of, seed_volume};
 use ichor_talos::Talos;
+use sha2::{Digest, Sha256};
 
 pub(crate) use self::memory::Listening;
 pub(crate) use self::trouble::{factory_trouble, pve_trouble, refused, talos_trouble, transient};
@@ -40,6 +42,9 @@ use crate::{
     image::{self, Named},
     observe::LastNodes,
 };
+
+/// So much of a digest is in the name of a cidata volume.
+const SEED_DIGITS: usize = 16;
 
 /// How the world of a cluster is reached.
 #[derive(Clone)]
@@ -97,6 +102,7 @@ pub struct Live<'a> {
     materials: &'a Materials,
     pub(crate) seen_storages: Mutex<Storages>,
     pub(crate) nodes: LastNodes,
+    names: OnceLock<Names>,
 }
 
 /// Storages as each host sees them.
@@ -131,6 +137,7 @@ impl<'a> Live<'a> {
             materials,
             seen_storages: Mutex::default(),
             nodes: LastNodes::default(),
+            names: OnceLock::new(),
         })
     }
 
@@ -156,9 +163,27 @@ impl<'a> Live<'a> {
         files.iso().map_err(|unfit| unfit.to_string())
     }
 
-    /// Returns the ids of the schematics, by the names of their images.
-    pub fn schematics(&self) -> BTreeMap<String, String> {
-        self.images.iter().map(|(image, named)| (image.clone(), named.id.clone())).collect()
+    /// Returns what the files of the cluster are called. Cidata volumes are drawn up once for that: whoever finds one
+    /// of another name has a stale one.
+    pub fn names(&self) -> &Names {
+        self.names.get_or_init(|| {
+            let schematics = self.images.iter().map(|(image, named)| (image.clone(), named.id.clone()));
+            let seeded = self.desired.machines.iter().filter(|machine| has_seed(machine));
+            // One that cannot be drawn up has no name either, and uploading it says why.
+            let seeds = seeded.filter_map(|machine| {
+                let volume = self.seed(machine).ok()?;
+                let digest: String =
+                    Sha256::digest(volume.expose()).iter().map(|byte| format!("{byte:02x}")).collect();
+                Some((machine.name.clone(), digest[..SEED_DIGITS].to_owned()))
+            });
+            Names { schematics: schematics.collect(), seeds: seeds.collect() }
+        })
+    }
+
+    /// Returns the cidata volume of a machine, if it boots with one.
+    pub(crate) fn seed_volume(&self, machine: &Machine) -> Option<String> {
+        let host = host_of(machine).filter(|_| has_seed(machine))?;
+        Some(seed_volume(self.desired, machine, host, self.names()))
     }
 
     /// Makes a client of the factory that has an image.
@@ -195,7 +220,7 @@ impl<'a> Live<'a> {
 
     /// Returns the cluster with the endpoint filled in once it is known: a first control plane that takes a lease
     /// has its address only when it runs.
-    pub(crate) fn known(&self) -> Desired {
+    pub fn known(&self) -> Desired {
         let mut desired = self.desired.clone();
         if desired.cluster.endpoint.host.known().is_none() {
             let first = desired.of_role(Role::ControlPlane).next();

@@ -21,12 +21,35 @@ use crate::{
 /// Largest file that an inventory may name. Real patches have a few KiB.
 const MAX_BYTES: usize = 1024 * 1024;
 
+/// Stands for a secret that a rehearsal does without.
+const STAND_IN: &str = "stand-in-of-a-rehearsal";
+
 /// Reads everything that is needed, or says what cannot be had.
 pub fn gather(
     system: &dyn System,
     site: Site<'_>,
     needs: &Needs,
     sources: &mut Sources,
+) -> Result<Materials, Findings> {
+    gather_with(system, site, needs, sources, resolve)
+}
+
+/// Reads everything that a rehearsal needs: files as they are, and stand-ins for all secrets.
+pub fn rehearse(
+    system: &dyn System,
+    site: Site<'_>,
+    needs: &Needs,
+    sources: &mut Sources,
+) -> Result<Materials, Findings> {
+    gather_with(system, site, needs, sources, |_, _, _| Ok(SecretText::new(STAND_IN)))
+}
+
+fn gather_with(
+    system: &dyn System,
+    site: Site<'_>,
+    needs: &Needs,
+    sources: &mut Sources,
+    resolve: impl Fn(&dyn System, Site<'_>, &SecretRef) -> Result<SecretText, Box<Finding>>,
 ) -> Result<Materials, Findings> {
     let mut findings = Findings::new();
     let mut files = BTreeMap::new();

@@ -35,14 +35,16 @@ impl Live<'_> {
         }));
         let machines = machines.await.into_iter().collect();
         observed.machines = machines;
-        let (etcd, nodes) = tokio::join!(self.see_etcd(), self.see_nodes());
+        observed.vip = self.see_vip(&observed).await;
         let bootstrapped = observed.machines.values().any(|sight| {
             matches!(sight, Sight::Seen(MachineSeen::Ours(talos)) if talos.etcd.as_deref() == Some("Running"))
         });
-        if bootstrapped {
-            observed.etcd = etcd;
-            observed.nodes = nodes;
-        }
+        (observed.etcd, observed.nodes) = if bootstrapped {
+            tokio::join!(self.see_etcd(), self.see_nodes())
+        } else {
+            let why = "etcd runs on no control plane that answers";
+            (Sight::Unseen(why.into()), Sight::Unseen(why.into()))
+        };
         observed
     }
 

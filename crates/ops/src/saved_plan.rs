@@ -211,14 +211,14 @@ mod tests {
     use std::time::Duration;
 
     use ichor_model::{VmId, step::Reason};
-    use ichor_plan::Action;
+    use ichor_plan::{Action, files::Names};
 
     use super::*;
     use crate::tests::lab;
 
     fn saved() -> SavedPlan {
         let desired = lab();
-        let plan = ichor_plan::up(desired, &ichor_model::Observed::default(), &BTreeMap::new());
+        let plan = ichor_plan::up(desired, &ichor_model::Observed::default(), &Names::default());
         assert!(!plan.is_empty());
         SavedPlan::new(desired, &plan)
     }

@@ -1,5 +1,6 @@
 //! Carrying out steps: one file for each kind of change, all on fresh looks.
 
+mod advice;
 mod bootstrap;
 mod configure;
 mod image;
@@ -20,6 +21,15 @@ impl Effects<Action, Condition> for Live<'_> {
     }
 
     async fn perform(&self, step: &ClusterStep, context: &StepContext<'_>) -> Result<(), EffectError> {
+        let done = self.carry_out(step, context).await;
+        done.map_err(|error| {
+            advice::advise(error, &step.action, self.reach.token.id(), self.memory.release())
+        })
+    }
+}
+
+impl Live<'_> {
+    async fn carry_out(&self, step: &ClusterStep, context: &StepContext<'_>) -> Result<(), EffectError> {
         match &step.action {
             Action::MakePool { pool } => vm::make_pool(self, pool).await,
             Action::FetchImage { image, host, volume } => {
@@ -35,7 +45,7 @@ impl Effects<Action, Condition> for Live<'_> {
             Action::StartVm { machine, .. } => vm::start(self, context, self.wanted(machine)?).await,
             Action::ApplyConfig { machine } => configure::apply(self, context, self.wanted(machine)?).await,
             Action::DetachMedium { machine, .. } => vm::detach(self, context, self.wanted(machine)?).await,
-            Action::BootstrapEtcd { machine } => bootstrap::begin(self, self.wanted(machine)?).await,
+            Action::BootstrapEtcd { machine } => bootstrap::begin(self, context, self.wanted(machine)?).await,
             Action::StopVm { vmid, .. } => remove::stop(self, context, *vmid).await,
             Action::DeleteVm { vmid, .. } | Action::RemoveTemplate { vmid } => {
                 remove::delete(self, context, *vmid).await
@@ -52,9 +62,7 @@ impl Effects<Action, Condition> for Live<'_> {
             | Action::AwaitNode { .. } => Ok(()),
         }
     }
-}
 
-impl Live<'_> {
     fn wanted(&self, name: &MachineName) -> Result<&Machine, EffectError> {
         let wrong = || EffectError::Permanent(Report::new(format!("there is no machine `{name}`")));
         self.machine(name).ok_or_else(wrong)

@@ -1,9 +1,11 @@
 //! Whole verbs on a machine in memory.
 
 mod access;
+mod bad_worlds;
 mod crashes;
 mod live;
 mod matrix;
+mod paths;
 mod reading;
 mod rendering;
 

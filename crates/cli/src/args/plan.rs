@@ -7,6 +7,8 @@ use ichor_model::HostName;
 
 const EXAMPLES: &str = "\
 Examples:
+  ichor plan                                    what `up` would do, and why; exit code 2 if there is something
+  ichor plan --out plan.json                    and keeps it for `ichor up plan.json`
   ichor plan --offline                          the machines, their hosts, numbers and addresses
   ichor plan --offline --explain                and why each machine goes to its host
   ichor plan --offline --lose pve1              what would be left without host `pve1`
@@ -14,10 +16,10 @@ Examples:
   ichor plan --offline -o json | jq '.machines[].vmid'
   ichor plan --offline --observed world.json    against hosts and VMs that were seen before";
 
-/// Shows what an inventory stands for, down to every VMID, address and MAC.
+/// Shows what has to be done for the cluster to be as the inventory says, step by step; offline, what it stands for.
 ///
-/// The plan is worked out from the inventory alone, or from it and a file of what was observed. The
-/// same input gives the same plan, everywhere and always.
+/// Looks at Proxmox, the machines and Kubernetes, and changes nothing. With `--offline` the inventory alone is
+/// worked out, down to every VMID, address and MAC. The same input gives the same plan, everywhere and always.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Plan {
@@ -38,7 +40,6 @@ pub struct Plan {
     pub observed: Option<PathBuf>,
     /// A file to keep the plan in, for `ichor up FILE`: it does these steps, or refuses if the world has changed.
     #[arg(long, value_name = "FILE", env = "ICHOR_PLAN_OUT", hide_env_values = true, value_hint = ValueHint::FilePath, conflicts_with = "offline")]
-    #[allow(dead_code, reason = "read when a plan is made live")]
     pub out: Option<PathBuf>,
 }
 

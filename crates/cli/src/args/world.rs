@@ -13,7 +13,7 @@ pub struct World {
     #[arg(long, global = true, env = "ICHOR_LAB", hide_env_values = true, value_parser = FalseyValueParser::new())]
     lab: bool,
     /// The file that the lab of `--lab` is kept in, as in `ichor lab serve`. Absent: the cluster's store.
-    #[arg(long, global = true, value_name = "FILE", env = "ICHOR_LAB_STATE", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    #[arg(long, global = true, value_name = "FILE", env = "ICHOR_LAB_FILE", hide_env_values = true, value_hint = ValueHint::FilePath, requires = "lab")]
     lab_state: Option<PathBuf>,
 }
 

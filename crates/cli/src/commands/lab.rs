@@ -62,6 +62,9 @@ async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit
         Some(path) => serve::load(path).map_err(|error| unreadable(path, &error))?,
         None => None,
     };
+    if kept.is_some() {
+        terminal.tell("the lab goes on as it was; what this command says about its set-up counts after `ichor lab reset`");
+    }
     let hall = Arc::new(Hall::new(kept.unwrap_or_else(|| fresh.clone())));
     let ports =
         Ports { address: args.listen, pve: args.port, factory: args.factory_port, proxy: args.proxy_port };
@@ -71,10 +74,14 @@ async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit
         )
     })?;
     let control = match &args.state {
-        Some(path) => Some((path, keep(&hall, path).await.map_err(|error| unwritable(path, &error))?)),
+        Some(path) => Some((path, keep(&hall, path).await.map_err(|error| not_kept(path, &error))?)),
         None => None,
     };
-    let access = hall.look(|lab| access(lab, &listening));
+    let Some(access) = hall.look(|lab| access(lab, &listening)) else {
+        return Err(Failure::new(Exit::InvalidInput, "the lab has no account for you any more")
+            .because(format!("somebody deleted `{USER}` or its token `{TOKEN}`"))
+            .hint("begin again: remove the state file"));
+    };
     match output {
         Output::Table => terminal.data(shell(&access))?,
         Output::Json => terminal.data(document::json(&access))?,
@@ -133,8 +140,13 @@ async fn keep(hall: &Hall, path: &Path) -> std::io::Result<tokio::net::UnixListe
 }
 
 async fn interrupted() {
-    // Without a handler for the signal the program ends at once, which is no worse.
-    let _ = tokio::signal::ctrl_c().await;
+    use tokio::signal::unix::{SignalKind, signal};
+    // Without a handler for a signal the program ends at once, which is no worse.
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
 }
 
 fn setup(args: &Serve) -> Setup {
@@ -165,11 +177,11 @@ fn setup(args: &Serve) -> Setup {
 }
 
 /// What clients need to know.
-fn access(lab: &Lab, listening: &Listening) -> Value {
-    let secret = &lab.pve.access.users[USER].tokens[TOKEN].secret;
+fn access(lab: &Lab, listening: &Listening) -> Option<Value> {
+    let secret = &lab.pve.access.users.get(USER)?.tokens.get(TOKEN)?.secret;
     let certificate = lab.own_persona().and_then(|persona| persona.certificates.first());
     let fingerprint = certificate.map(|certificate| ichor_lab::fingerprint(certificate));
-    json!({
+    Some(json!({
         "pve": {
             "url": url("https", listening.pve),
             "token": format!("{USER}!{TOKEN}={secret}"),
@@ -177,7 +189,7 @@ fn access(lab: &Lab, listening: &Listening) -> Value {
         },
         "factory": { "url": url("http", listening.factory) },
         "proxy": { "socks5": url("socks5", listening.proxy), "http": url("http", listening.proxy) },
-    })
+    }))
 }
 
 fn url(scheme: &str, address: SocketAddr) -> String {
@@ -198,6 +210,10 @@ fn shell(access: &Value) -> String {
     ]
     .map(|(name, value)| format!("export {name}='{value}'\n"))
     .concat()
+        + &format!(
+            "# machines that are not on 127.x: HTTPS_PROXY='{}' talosctl ..., kubectl ...\n",
+            text("/proxy/http")
+        )
 }
 
 async fn faults(args: &Faults, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -260,24 +276,52 @@ fn moment(args: &Event) -> Result<Moment, Failure> {
 
 /// Has a wish fulfilled by the lab that runs, or by the one in the file.
 async fn wish(state: &Path, wish: Wish) -> Result<Value, Failure> {
-    if let Some(answer) = control::ask(state, &wish).await.map_err(|error| unreadable(state, &error))? {
-        return Ok(answer);
+    let asked = control::ask(state, &wish).await;
+    if let Some(answer) = asked.map_err(|error| unasked(state, &error))? {
+        return match answer.get("error").and_then(Value::as_str) {
+            Some(why) if wish_is_an_order(&wish) => Err(refused(why)),
+            _ => Ok(answer),
+        };
+    }
+    if wish == Wish::Reset && state.is_file() {
+        std::fs::remove_file(state).map_err(|error| unwritable(state, &error))?;
+        return Ok(Value::Null);
     }
     let kept = serve::load(state).map_err(|error| unreadable(state, &error))?;
     let Some(mut lab) = kept else {
         return Err(Failure::new(Exit::InvalidInput, format!("there is no lab in `{}`", state.display()))
             .hint(format!("start one:\n    ichor lab serve --state {}", state.display())));
     };
-    if wish == Wish::Reset {
-        std::fs::remove_file(state).map_err(|error| unwritable(state, &error))?;
-        return Ok(Value::Null);
-    }
     let unchanged = lab.clone();
     let answer = control::fulfil(&mut lab, &unchanged, wish).map_err(|error| unreadable(state, &error))?;
     if lab != unchanged {
         serve::save(&Hall::new(lab), state).map_err(|error| unwritable(state, &error))?;
     }
     Ok(answer)
+}
+
+fn not_kept(path: &Path, error: &std::io::Error) -> Failure {
+    if error.kind() != std::io::ErrorKind::AddrInUse {
+        return unwritable(path, error);
+    }
+    Failure::new(Exit::LockHeld, format!("the lab in `{}` is in use", path.display()))
+        .because("another `ichor lab serve`, or a run with `--lab`, has it")
+        .hint("stop that one, or name another file with `--state`")
+}
+
+/// Whether a wish has no other answer than that it is fulfilled.
+const fn wish_is_an_order(wish: &Wish) -> bool {
+    matches!(wish, Wish::SetFaults(_) | Wish::Reset | Wish::ForgetCalls)
+}
+
+fn refused(why: &str) -> Failure {
+    Failure::new(Exit::InvalidInput, "the lab does not do that").because(why.to_owned())
+}
+
+fn unasked(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("the lab of `{}` cannot be asked", path.display()))
+        .because(error.to_string())
+        .hint("it was stopped meanwhile, or what was asked is too long")
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {

@@ -8,14 +8,21 @@
 use std::path::Path;
 
 use ichor_model::{Code, Desired, Finding, Findings, World};
+use ichor_ops::{Halt, converge::Goal, saved_plan::SavedPlan, whole};
+use ichor_plan::preflight;
 use serde_json::Value;
 
+use super::{
+    live::{self, Intent},
+    session::Gate,
+};
 use crate::{
     args::{Global, Graph, Output, Plan},
     clusters::{self, Cluster, Clusters},
     exit::Exit,
     failure::Failure,
     files,
+    operating_system::OperatingSystem,
     render::{
         document,
         findings::{self, Changes},
@@ -24,6 +31,7 @@ use crate::{
         placement::{Loss, Seat},
         plan,
         plan::Answer,
+        steps::{self, Steps},
         text,
     },
     terminal::Terminal,
@@ -34,10 +42,10 @@ const MAX_WORLD_BYTES: usize = 64 * 1024 * 1024;
 
 /// Plans the clusters.
 pub fn run(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    if !args.offline {
-        return Err(Failure::new(Exit::Failed, "this build plans offline only")
-            .because("it does not ask Proxmox what is there")
-            .hint("add `--offline`:\n    ichor plan --offline"));
+    let about_the_inventory =
+        args.explain || args.lose.is_some() || args.graph.is_some() || args.observed.is_some();
+    if !args.offline && !about_the_inventory {
+        return live_plan(args, global, terminal);
     }
     let world = args.observed.as_deref().map(read_world).transpose()?.unwrap_or_default();
     let mut clusters = clusters::load(global.file.as_deref(), global.cluster.as_deref(), &world);
@@ -56,6 +64,32 @@ pub fn run(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
     }
     show(&answers, args.graph, global.output, terminal)?;
     Ok(Exit::Done)
+}
+
+/// Plans against the living world.
+fn live_plan(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let planned = live::with(global, terminal, Intent::Look, |stage| {
+        let desired = stage.site.desired;
+        let found = preflight(desired, &stage.observed);
+        if found.has_errors() {
+            return Err(Halt::preflight(found));
+        }
+        let plan = Goal::up().plan(stage.live, &stage.observed);
+        if let Some(path) = &args.out {
+            let bytes = SavedPlan::new(desired, &plan).bytes();
+            whole::replace(&OperatingSystem, path, &bytes).map_err(|error| Halt::unwritable(path, &error))?;
+        }
+        let steps = Steps { desired, plan: &plan, idle: steps::CONVERGED };
+        let shown = (steps::text(steps, terminal.width()), steps::document(steps), plan.is_empty());
+        Ok((shown, found))
+    })?;
+    match planned {
+        Gate::Closed(exit) => Ok(exit),
+        Gate::Open((session, (text, document, done))) => {
+            session.show(|| text, || vec![document])?;
+            Ok(if done { Exit::Done } else { Exit::ChangesPending })
+        }
+    }
 }
 
 /// Tells programs what stands in the way, as `check` does. A drawing has no room for it.

@@ -82,7 +82,7 @@ pub fn crowd(workers: u32) -> Desired {
 
 /// Plans the way to a cluster from a world that was looked at and is empty.
 pub fn plan_from_nothing(desired: &Desired) -> ClusterPlan {
-    ichor_plan::up(desired, &nothing(desired), &BTreeMap::new())
+    ichor_plan::up(desired, &nothing(desired), &ichor_plan::files::Names::default())
 }
 
 /// What is seen before there is anything: hosts, no VMs, nobody who answers.

@@ -124,7 +124,8 @@ impl Clock {
         Self(Arc::new(tell))
     }
 
-    fn now(&self) -> Duration {
+    /// Returns how long it has been.
+    pub fn now(&self) -> Duration {
         (self.0)()
     }
 }

@@ -311,8 +311,6 @@ fn step_document(step: &ClusterStep) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use ichor_model::{
         Observed,
         observed::{Owner, Sight, VmSeen},
@@ -349,7 +347,7 @@ mod tests {
             };
             observed.vms.insert(machine.vmid, Sight::Seen(Some(vm)));
         }
-        ichor_plan::destroy(desired, &observed, &BTreeMap::new(), Extent::Machines)
+        ichor_plan::destroy(desired, &observed, &ichor_plan::files::Names::default(), Extent::Machines)
     }
 
     #[test]

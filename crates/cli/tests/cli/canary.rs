@@ -14,8 +14,8 @@ const REGISTRY: &str = "canary-of-registry-password";
 const RECORD: &str = ".ichor/a/cluster.json";
 const PATCH: &str = "canary-in-patch";
 
-/// Verbs that read neither an inventory nor secrets; once is enough for them.
-const OTHERS: [&str; 4] = ["schema", "explain", "completions", "man"];
+/// Verbs that read neither an inventory nor secrets, or only those of a rehearsal; once is enough for them.
+const OTHERS: [&str; 8] = ["schema", "explain", "completions", "man", "up", "status", "health", "destroy"];
 /// Verbs whose purpose is to give secrets, to standard output alone.
 const GIVERS: [&str; 3] = ["secrets export", "talosconfig", "kubeconfig"];
 
@@ -62,6 +62,10 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
     vec![
         ("check", vec![]),
         ("plan", vec!["--offline", "--explain"]),
+        ("up", vec!["--lab", "--dry-run"]),
+        ("status", vec!["--lab"]),
+        ("health", vec!["--lab"]),
+        ("destroy", vec!["--lab", "--dry-run"]),
         ("secrets new", vec![]),
         ("secrets import", vec!["canary.yaml"]),
         ("secrets import", vec!["patch.yaml"]),

@@ -400,6 +400,12 @@ catalogue! {
         "Deleting machines cannot be undone, so `destroy` asks for the name of the cluster. Without a terminal, `--yes` stands for it.";
     3119 TRUSTED_NETWORK "a machine's key is taken on trust":
         "`boot: {verify: network}` gives machine configs, with their secrets, to whoever answers at the machine's address. The serial console would vouch for the key.";
+    3120 BAD_LAB "a lab cannot be used":
+        "The file does not hold a lab, or one that was set up for something else. A lab is only a rehearsal: remove the file and begin again.";
+    3121 JUMP_KIND "this way into a private network is not there yet":
+        "`proxmox.jump` can be written in an inventory. This ichor reaches Proxmox and the machines directly only; a later one goes through SSH and proxies.";
+    3122 NO_TOKEN "there is no API token":
+        "ichor asks Proxmox in the name of an API token, which the inventory names as `proxmox.token`. It is written `user@realm!name=secret`.";
 }
 
 #[cfg(test)]

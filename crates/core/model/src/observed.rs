@@ -42,6 +42,10 @@ pub struct Observed {
     pub release: Sight<Release>,
     /// Hosts, and whether they answer.
     pub hosts: BTreeMap<HostName, bool>,
+    /// What the token may do, when something is to be done.
+    pub rights: Sight<Rights>,
+    /// Who has the VIP of a cluster that nobody can have brought up yet, when that was looked for.
+    pub vip: Sight<Option<String>>,
     /// Storages as each host sees them, by host and name.
     #[serde(with = "pairs")]
     pub storages: BTreeMap<(HostName, String), StorageSeen>,
@@ -67,6 +71,15 @@ pub struct Release {
     pub major: u32,
     /// The minor number.
     pub minor: u32,
+}
+
+/// What somebody may do on Proxmox.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rights {
+    /// Who: the name of a token.
+    pub who: String,
+    /// Privileges by path, and whether paths below have them too.
+    pub paths: BTreeMap<String, BTreeMap<String, bool>>,
 }
 
 /// A storage as a host sees it.
@@ -113,7 +126,8 @@ pub struct VmSeen {
     /// of making it.
     #[serde(default)]
     pub differences: Vec<String>,
-    /// Whether an installation medium is in its drive.
+    /// Whether something is in its drives that was for the first boot alone: an installer, or a cidata volume that
+    /// holds the machine config.
     #[serde(default)]
     pub medium: bool,
     /// Whether Proxmox refuses to delete it.

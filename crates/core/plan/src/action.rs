@@ -84,7 +84,8 @@ pub enum Action {
         /// The machine.
         machine: MachineName,
     },
-    /// Takes the installation medium out of a machine's drive.
+    /// Takes what a machine needed for its first boot alone out of its drives: the installer, and the cidata volume
+    /// with its config, whose file is deleted.
     DetachMedium {
         /// The machine.
         machine: MachineName,
@@ -155,7 +156,9 @@ impl Action {
             Self::BootstrapEtcd { .. }
             | Self::AwaitMember { .. }
             | Self::AwaitKubernetes
-            | Self::AwaitNode { .. } => Phase::Bootstrap,
+            | Self::AwaitNode { .. }
+            // Before the machine has joined it may need them once more.
+            | Self::DetachMedium { .. } => Phase::Bootstrap,
             _ => Phase::Machines,
         }
     }
@@ -194,7 +197,7 @@ impl fmt::Display for Action {
             Self::AwaitTalos { .. } => "wait for Talos".into(),
             Self::ApplyConfig { .. } => "apply the machine config".into(),
             Self::AwaitConfig { .. } => "wait until the machine config is taken".into(),
-            Self::DetachMedium { .. } => "take the installation medium out".into(),
+            Self::DetachMedium { .. } => "take the media of the first boot out".into(),
             Self::BootstrapEtcd { machine } => format!("bootstrap etcd on {machine}"),
             Self::AwaitMember { .. } => "join etcd".into(),
             Self::AwaitKubernetes => "wait for Kubernetes".into(),
@@ -262,7 +265,7 @@ pub enum Condition {
         /// Its number.
         vmid: VmId,
     },
-    /// No installation medium is in the drive of a VM.
+    /// Nothing is in the drives of a VM that was for the first boot alone.
     NoMedium {
         /// Its number.
         vmid: VmId,
@@ -348,7 +351,7 @@ impl Condition {
                 Verdict::of(!there, || format!("VM {vmid} is there"))
             }),
             Self::NoMedium { vmid } => own(observed, *vmid, |vm| {
-                Verdict::of(!vm.medium, || format!("the installation medium is in the drive of VM {vmid}"))
+                Verdict::of(!vm.medium, || format!("media of the first boot are in the drives of VM {vmid}"))
             }),
             Self::TalosAnswers { machine } => talos(observed, machine, |seen| match seen {
                 MachineSeen::Maintenance | MachineSeen::Ours(_) => Verdict::Holds,

@@ -2,7 +2,7 @@
 //!
 //! What could not be seen is in the plan too: each step looks again, and does nothing where nothing of ours is.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use ichor_model::{
     Desired, HostName, Observed, VmId,
@@ -12,7 +12,7 @@ use ichor_model::{
 
 use crate::{
     action::{Action, ClusterPlan, ClusterStep, Condition},
-    files::{has_seed, host_of, image_place, seed_volume, template_host, users_of},
+    files::{Names, has_seed, host_of, image_place, seed_volume, stale_seeds, template_host, users_of},
 };
 
 /// How much of a cluster goes.
@@ -25,12 +25,7 @@ pub enum Extent {
 }
 
 /// Plans the removal of a cluster. Only VMs that are ours are in it, whatever the inventory says.
-pub fn destroy(
-    desired: &Desired,
-    observed: &Observed,
-    schematics: &BTreeMap<String, String>,
-    extent: Extent,
-) -> ClusterPlan {
+pub fn destroy(desired: &Desired, observed: &Observed, names: &Names, extent: Extent) -> ClusterPlan {
     let mut steps = Vec::new();
     let mut gone = Vec::new();
     for (vmid, vm) in our_vms(observed).filter(|(_, vm)| !vm.template) {
@@ -42,9 +37,11 @@ pub fn destroy(
     }
     for machine in desired.machines.iter().filter(|machine| has_seed(machine)) {
         if let Some(host) = host_of(machine) {
-            let volume = seed_volume(desired, machine, host);
-            let after = StepId::new(format!("vm/{}/delete", machine.vmid));
-            remove_volume(&mut steps, observed, host, &volume, &[after]);
+            let after = [StepId::new(format!("vm/{}/delete", machine.vmid))];
+            let current = seed_volume(desired, machine, host, names);
+            for volume in stale_seeds(desired, observed, machine, names).into_iter().chain([current]) {
+                remove_volume(&mut steps, observed, host, &volume, &after);
+            }
         }
     }
     if extent == Extent::Everything {
@@ -59,7 +56,7 @@ pub fn destroy(
             gone.push(remove_vm(&mut steps, template.vmid, &target, &machines));
         }
         for image in desired.images.iter().filter(|image| image.file.is_none()) {
-            let schematic = schematics.get(&image.id).map_or("", String::as_str);
+            let schematic = names.schematics.get(&image.id).map_or("", String::as_str);
             for host in users_of(desired, observed, image) {
                 let place = image_place(desired, observed, image, schematic, &host);
                 remove_volume(&mut steps, observed, &place.host, &place.volume, &gone);

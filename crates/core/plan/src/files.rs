@@ -1,12 +1,21 @@
 //! The files of a cluster on Proxmox storages: where each image and cidata volume lies.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ichor_model::{
-    Desired, HostName, Observed,
+    Desired, HostName, MachineName, Observed,
     desired::{AddressDelivery, ConfigDelivery, Image, ImageSource, Late, Machine, Storage, Template},
     observed::{Owner, Sight},
 };
+
+/// What files are called that have their name from what is in them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The ids of the images' schematics, by [`Image::id`].
+    pub schematics: BTreeMap<String, String>,
+    /// Digests of the cidata volumes, by machine.
+    pub seeds: BTreeMap<MachineName, String>,
+}
 
 /// An image on a storage of a host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,14 +65,32 @@ pub fn storage_of<'a>(desired: &'a Desired, host: &HostName) -> &'a Storage {
 }
 
 /// Returns the cidata volume of a machine.
-pub fn seed_volume(desired: &Desired, machine: &Machine, host: &HostName) -> String {
-    let storage = images_storage(desired, host);
-    format!("{storage}:iso/{}", seed_file(desired, machine))
+pub fn seed_volume(desired: &Desired, machine: &Machine, host: &HostName, names: &Names) -> String {
+    let digest = names.seeds.get(&machine.name).map_or("unknown", String::as_str);
+    format!("{}{digest}.iso", seed_prefix(desired, machine, host))
 }
 
-/// Returns the name of a machine's cidata file.
-pub fn seed_file(desired: &Desired, machine: &Machine) -> String {
-    format!("ichor-{}-{}-cidata.iso", desired.cluster.name, machine.name)
+/// Returns what all cidata volumes of a machine begin with: its uuid, which no other machine of any cluster has.
+pub fn seed_prefix(desired: &Desired, machine: &Machine, host: &HostName) -> String {
+    format!("{}:iso/ichor-cidata-{}-{}-", images_storage(desired, host), machine.name, machine.uuid)
+}
+
+/// Returns the cidata volumes of a machine that were seen, and are not the one that it should have.
+pub fn stale_seeds(desired: &Desired, observed: &Observed, machine: &Machine, names: &Names) -> Vec<String> {
+    let Some(host) = host_of(machine) else { return Vec::new() };
+    let (prefix, current) = (seed_prefix(desired, machine, host), seed_volume(desired, machine, host, names));
+    let there = observed.volumes.iter().filter(|(_, seen)| matches!(seen, Sight::Seen(Some(_))));
+    let there =
+        there.filter(|((at, volume), _)| at == host && volume.starts_with(&prefix) && *volume != current);
+    there.map(|((_, volume), _)| volume.clone()).collect()
+}
+
+/// Whether media of a machine's first boot must not stay in its drives: an installer, which would halt a machine
+/// that is installed, and a cidata volume that holds its config with all secrets.
+pub fn has_passing_media(desired: &Desired, machine: &Machine) -> bool {
+    let image = desired.images.iter().find(|image| image.id == machine.image);
+    machine.boot.config == ConfigDelivery::Cidata
+        || image.is_some_and(|image| image.source == ImageSource::Iso)
 }
 
 /// Finds the place of an image for a host. One that is shared is downloaded once, by the first host that needs

@@ -6,13 +6,14 @@
 //! - [`check_together`] compares clusters that live side by side;
 //! - [`up`] plans the way from what is seen to a Ready cluster, [`destroy`] the way to nothing; [`action`] says
 //!   what steps do and what must hold, [`files`] where images
-//!   lie, [`preflight`] what stands in the way.
+//!   lie, [`preflight`] what stands in the way, [`privileges`] what the token must be allowed.
 
 pub mod action;
 mod destroy;
 pub mod files;
 pub mod placement;
 mod preflight;
+pub mod privileges;
 mod resolve;
 pub mod support;
 mod together;

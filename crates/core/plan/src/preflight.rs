@@ -4,14 +4,20 @@ use std::collections::BTreeMap;
 
 use ichor_model::{
     Code, Desired, Finding, Findings, HostName, Observed, VmId,
-    desired::{CloneKind, ImageSource, Machine},
+    desired::{CloneKind, ImageSource, Machine, Verify},
     observed::{MachineSeen, Owner, Release, Sight, StorageSeen, VmSeen},
 };
 
-use crate::files::{has_seed, host_of, storage_of, template_host, template_of};
+use crate::{
+    files::{has_seed, host_of, storage_of, template_host, template_of},
+    privileges::lacking,
+    up::has_network,
+};
 
 /// The first release that imports disk images by its API.
 const IMPORTS_IMAGES: Release = Release { major: 8, minor: 4 };
+/// The first release that shows consoles to API tokens.
+const SHOWS_CONSOLES: Release = Release { major: 9, minor: 2 };
 const GIB: u64 = 1 << 30;
 
 /// Finds everything that would stop the machines which are still to be made.
@@ -22,7 +28,14 @@ pub fn preflight(desired: &Desired, observed: &Observed) -> Findings {
     findings.extend(desired.machines.iter().filter_map(|machine| other_vm(observed, machine)));
     findings.extend(desired.machines.iter().filter_map(|machine| locked(observed, machine)));
     findings.extend(desired.machines.iter().filter_map(|machine| taken_address(observed, machine)));
+    findings.extend(vip(observed));
+    let off = |machine: &&Machine| vm(observed, machine.vmid).is_none_or(|vm| !vm.running);
+    let to_do: Vec<&Machine> = desired.machines.iter().filter(off).collect();
+    findings.extend(lacking(desired, observed, &to_do));
     findings.extend(release(desired, observed, &to_make));
+    findings.extend(consoles(desired, observed));
+    findings.extend(trusted_network(desired, observed));
+    findings.extend(no_network_yet(desired, observed));
     findings.extend(hosts(observed, &to_make));
     findings.extend(contents(desired, observed, &to_make));
     findings.extend(room(observed, &to_make));
@@ -50,7 +63,17 @@ fn somebody_else(owner: &Owner) -> Option<String> {
 
 fn other_vm(observed: &Observed, machine: &Machine) -> Option<Finding> {
     let vmid = machine.vmid;
-    let why = somebody_else(&vm(observed, vmid)?.owner)?;
+    let vm = vm(observed, vmid)?;
+    let why = somebody_else(&vm.owner)?;
+    if vm.lock.as_deref().is_some_and(|lock| ["create", "clone"].contains(&lock)) {
+        let message =
+            format!("VM {vmid}, meant for `{}`, is only begun, and nobody can tell by whom", machine.name);
+        let remedy = format!(
+            "if no task makes it any more, remove what is left of it on host `{}`:\n    qm unlock {vmid} && qm destroy {vmid}",
+            vm.host
+        );
+        return Some(Finding::error(Code::VM_NOT_OURS, None, message).because(why).remedy(remedy));
+    }
     let message = format!("VM {vmid}, meant for `{}`, is somebody else's", machine.name);
     Some(
         Finding::error(Code::VM_NOT_OURS, None, message)
@@ -81,11 +104,27 @@ fn taken_address(observed: &Observed, machine: &Machine) -> Option<Finding> {
         MachineSeen::Maintenance if free => "another Talos machine waits for its machine config there",
         _ => return None,
     };
+    let runs = vm(observed, machine.vmid).is_some_and(|vm| vm.owner == Owner::Ours && vm.running);
+    if runs {
+        let message =
+            format!("`{}` runs, and whoever answers at its address does not know our secrets", machine.name);
+        let remedy = "if the machine was made with other secrets, bring them back:\n    ichor secrets import FILE\notherwise somebody else has taken its address: find out who";
+        return Some(Finding::error(Code::ADDRESS_TAKEN, None, message).because(why).remedy(remedy));
+    }
     let message = format!("somebody else answers at the address of `{}`", machine.name);
     Some(
         Finding::error(Code::ADDRESS_TAKEN, None, message)
             .because(why)
             .remedy("give the machine another `address`, or find out who has it"),
+    )
+}
+
+fn vip(observed: &Observed) -> Option<Finding> {
+    let why = observed.vip.seen()?.as_ref()?;
+    Some(
+        Finding::error(Code::ADDRESS_TAKEN, None, "somebody else has the VIP of the cluster")
+            .because(why)
+            .remedy("choose another `cluster.endpoint.vip`, or find out who has it"),
     )
 }
 
@@ -110,6 +149,60 @@ fn release(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Opti
                 "use another way to boot:\n    image: {source: iso}\nor clone a template that is there already (`existing: true`)",
             ),
     )
+}
+
+fn is_configured(observed: &Observed, machine: &Machine) -> bool {
+    matches!(observed.machines.get(&machine.name), Some(Sight::Seen(MachineSeen::Ours(_))))
+}
+
+/// Before Proxmox 9.2 only people who log in may open a console, and no token.
+fn consoles(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let release = observed.release.seen().filter(|release| **release < SHOWS_CONSOLES)?;
+    let by_console = |machine: &&Machine| machine.boot.verify == Verify::Console;
+    let mut waiting = desired.machines.iter().filter(|machine| !is_configured(observed, machine));
+    let machine = waiting.find(by_console)?;
+    let message = format!(
+        "Proxmox {}.{} shows no console to API tokens, so nobody vouches for the key of `{}`",
+        release.major, release.minor, machine.name
+    );
+    Some(
+        Finding::error(Code::PVE_RELEASE, None, message)
+            .because("tokens may read consoles since Proxmox 9.2")
+            .remedy(
+                "let machines take their config from a volume of their own:\n    boot: {address: cidata, config: cidata}\nor trust whoever answers at their addresses:\n    boot: {verify: network}",
+            ),
+    )
+}
+
+fn trusted_network(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let trusted = |machine: &&Machine| machine.boot.verify == Verify::Network;
+    let waiting = desired.machines.iter().filter(|machine| !is_configured(observed, machine));
+    let names: Vec<&str> = waiting.filter(trusted).map(|machine| machine.name.as_str()).collect();
+    let [first, rest @ ..] = names.as_slice() else { return None };
+    let others = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    let message = format!("`{first}`{others} will get their configs from us whoever they are");
+    Some(
+        Finding::warning(Code::TRUSTED_NETWORK, None, message)
+            .because("`boot.verify: network` trusts whoever answers at the address")
+            .remedy("use `verify: console` where Proxmox shows consoles to tokens (9.2 and later)"),
+    )
+}
+
+fn no_network_yet(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    if has_network(desired) {
+        return None;
+    }
+    let ready = |machine: &Machine| {
+        let node = observed.nodes.seen().and_then(|nodes| nodes.get(machine.name.as_str()));
+        node.is_some_and(|node| node.ready)
+    };
+    let choice = desired.addons.get("cni").and_then(|cni| cni.choice.as_deref()).unwrap_or("none");
+    let waits = !desired.machines.iter().all(ready);
+    waits.then(|| {
+        Finding::warning(Code::NO_NETWORK_YET, None, "nodes register, and are not Ready until a CNI runs")
+            .because(format!("the inventory chooses `cni: {choice}`, which Talos does not bring itself"))
+            .remedy("install it next; until then nothing but pods of the host network runs")
+    })
 }
 
 fn hosts<'a>(observed: &'a Observed, to_make: &'a [&Machine]) -> impl Iterator<Item = Finding> + 'a {
@@ -178,7 +271,8 @@ fn contents(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Vec
     }
     let judge = |((host, storage, content), purpose): ((HostName, String, &str), &str)| {
         // A host of which nothing was seen is spoken of elsewhere.
-        if !observed.storages.keys().any(|(seen, _)| *seen == host) {
+        let silent = observed.hosts.get(&host) == Some(&false);
+        if silent || !observed.storages.keys().any(|(seen, _)| *seen == host) {
             return None;
         }
         let found = observed.storages.get(&(host.clone(), storage.clone()));
@@ -203,7 +297,11 @@ fn contents(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Vec
             Some(_) => return None,
         };
         let finding = Finding::error(Code::STORAGE_CONTENT, None, message);
-        Some(finding.because(format!("{purpose} need the content type `{content}`")).remedy(remedy))
+        let why = match found {
+            Some(seen) if !seen.active => "Proxmox says that it is not active there".to_owned(),
+            _ => format!("{purpose} need the content type `{content}`"),
+        };
+        Some(finding.because(why).remedy(remedy))
     };
     wanted.into_iter().filter_map(judge).collect()
 }
@@ -283,6 +381,15 @@ fn template(desired: &Desired, observed: &Observed, machine: &Machine) -> Option
                 template.storage
             ),
             "keep templates on a shared storage (`proxmox.storage.templates`), or pin the machines to the template's host",
+        );
+    }
+    let disks = &machine.system_disk().storage;
+    if home != host && template.clone == CloneKind::Full && !shared(disks) {
+        return wrong(
+            format!(
+                "the template is on host `{home}`, the machine is to be on host `{host}`, and Proxmox clones to another host only onto a shared storage, which `{disks}` is not"
+            ),
+            "put the disks on a shared storage, have a template on each host (`templates: {GROUP: {vmid: VMID, host: HOST}}`), or use `image: {source: disk}`",
         );
     }
     let linked_elsewhere =

@@ -9,26 +9,26 @@
 //!
 //! So a cluster that is Ready has an empty plan, and one that was interrupted anywhere has the rest.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use ichor_model::{
     Desired, HostName, Observed, VmId,
-    desired::{ConfigDelivery, Image, ImageSource, Machine, Role, Template},
+    desired::{ConfigDelivery, Image, Machine, Role, Template},
     observed::{Owner, Sight},
     step::{Impact, Lane, Plan, Reason, StepId, Verdict},
 };
 
 use crate::{
     action::{Action, ClusterPlan, ClusterStep, Condition},
-    files::{has_seed, host_of, image_place, seed_volume, template_host, template_of},
+    files::{
+        Names, has_passing_media, has_seed, host_of, image_place, seed_volume, stale_seeds, template_host,
+        template_of,
+    },
 };
 
-/// Plans the way to a Ready cluster. `schematics` are the ids of the images, by [`Image::id`].
-pub fn up(desired: &Desired, observed: &Observed, schematics: &BTreeMap<String, String>) -> ClusterPlan {
-    let steps = Draft { desired, observed, schematics, steps: Vec::new() }.draw_up();
+/// Plans the way to a Ready cluster.
+pub fn up(desired: &Desired, observed: &Observed, names: &Names) -> ClusterPlan {
+    let steps = Draft { desired, observed, names, steps: Vec::new() }.draw_up();
     let left: Vec<ClusterStep> = steps.into_iter().filter_map(|step| unless_done(step, observed)).collect();
     let needed = without_idle_supplies(left);
     // Needs are made from the same list, each step after those that it needs, so this is a plan.
@@ -90,7 +90,7 @@ const fn times(expected_ms: u64, deadline_minutes: u64) -> Times {
 struct Draft<'a> {
     desired: &'a Desired,
     observed: &'a Observed,
-    schematics: &'a BTreeMap<String, String>,
+    names: &'a Names,
     steps: Vec<ClusterStep>,
 }
 
@@ -148,7 +148,7 @@ impl Draft<'_> {
         if image.file.is_some() {
             return None;
         }
-        let schematic = self.schematics.get(&image.id).map_or("", String::as_str);
+        let schematic = self.names.schematics.get(&image.id).map_or("", String::as_str);
         let place = image_place(self.desired, self.observed, image, schematic, host);
         let id = format!("image/{}/{}", place.host, place.volume);
         if let Some(step) = self.steps.iter().find(|step| step.id.as_str() == id) {
@@ -233,10 +233,7 @@ impl Draft<'_> {
         let needs = [source.as_ref(), seed.as_ref(), pool];
         let create = self.create(machine, &host, &needs);
         let start = self.start(machine, &host, &create);
-        let configured = self.configure(machine, &start);
-        if image.source == ImageSource::Iso {
-            self.detach(machine, &configured);
-        }
+        self.configure(machine, &start);
     }
 
     /// A machine that cannot be made is missing all the same, and what needs it comes after it.
@@ -248,11 +245,24 @@ impl Draft<'_> {
     }
 
     fn seed(&mut self, machine: &Machine, host: &HostName) -> StepId {
-        let volume = seed_volume(self.desired, machine, host);
+        self.sweep_seeds(machine, host);
+        let volume = seed_volume(self.desired, machine, host, self.names);
         let done = Condition::VolumeThere { host: host.clone(), volume: volume.clone() };
         let (name, host) = (machine.name.clone(), host.clone());
         let id = step_id(machine, "seed");
         self.add(&id, Action::UploadSeed { machine: name, host, volume }, done, &[], times(200, 10))
+    }
+
+    /// A cidata volume that was uploaded for a VM which was then never made, and that would be another one now.
+    fn sweep_seeds(&mut self, machine: &Machine, host: &HostName) {
+        if !matches!(self.observed.vms.get(&machine.vmid), Some(Sight::Seen(None))) {
+            return;
+        }
+        for volume in stale_seeds(self.desired, self.observed, machine, self.names) {
+            let id = format!("volume/{host}/{volume}");
+            let done = Condition::VolumeGone { host: host.clone(), volume: volume.clone() };
+            self.add(&id, Action::DeleteVolume { host: host.clone(), volume }, done, &[], times(0, 10));
+        }
     }
 
     fn create(&mut self, machine: &Machine, host: &HostName, needs: &[Option<&StepId>]) -> StepId {
@@ -297,11 +307,12 @@ impl Draft<'_> {
         id
     }
 
-    fn detach(&mut self, machine: &Machine, configured: &StepId) {
+    /// Only after the machine has joined: it boots from its own disk then, and has its config there.
+    fn detach(&mut self, machine: &Machine, joined: &StepId) {
         let (vmid, name) = (machine.vmid, machine.name.clone());
         let action = Action::DetachMedium { machine: name, vmid };
         let id = step_id(machine, "detach");
-        self.add(&id, action, Condition::NoMedium { vmid }, &[Some(configured)], times(0, 10));
+        self.add(&id, action, Condition::NoMedium { vmid }, &[Some(joined)], times(0, 10));
         self.last().guards = vec![Condition::VmOurs { vmid }];
     }
 
@@ -342,7 +353,10 @@ impl Draft<'_> {
             let needs: Vec<Option<&StepId>> = needs.iter().map(Some).collect();
             let done = Condition::NodeThere { machine: name.clone(), ready };
             let id = step_id(machine, "ready");
-            self.add(&id, Action::AwaitNode { machine: name }, done, &needs, times(0, 20));
+            let ready = self.add(&id, Action::AwaitNode { machine: name }, done, &needs, times(0, 20));
+            if has_passing_media(self.desired, machine) && !self.is_taken(machine.vmid) {
+                self.detach(machine, &ready);
+            }
         }
     }
 }

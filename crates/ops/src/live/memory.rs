@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use ichor_model::{HostName, MachineName, VmId};
+use ichor_model::{HostName, MachineName, VmId, observed::Release};
 use ichor_talos::Talos;
 
 use super::keys::Kube;
@@ -31,6 +31,7 @@ pub struct Memory {
 
 #[derive(Debug, Default)]
 struct Inner {
+    release: Option<Release>,
     hosts: BTreeMap<VmId, HostName>,
     ours: BTreeSet<VmId>,
     made: BTreeSet<VmId>,
@@ -45,6 +46,16 @@ struct Inner {
 impl Memory {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the release of Proxmox.
+    pub fn runs(&self, release: Option<Release>) {
+        self.inner().release = release;
+    }
+
+    /// Returns the release of Proxmox, if it is known.
+    pub fn release(&self) -> Option<Release> {
+        self.inner().release
     }
 
     /// Remembers where a VM was seen.

@@ -19,29 +19,9 @@ fn refusal_of(report: Report, refusal: &Refusal) -> EffectError {
         Kind::Busy => EffectError::Transient(report.congested()),
         // It broke off in the middle, or somebody has made it: looking tells whether it was us.
         Kind::Broken | Kind::Exists => EffectError::Unsure(report),
-        Kind::Unauthenticated => EffectError::Permanent(
-            report.hint("check the token: its user, its name, its secret, and whether it has expired"),
-        ),
-        Kind::Forbidden => {
-            let hint = grant(&refusal.text);
-            EffectError::Permanent(report.hint(hint))
+        Kind::Unauthenticated | Kind::Forbidden | Kind::Missing | Kind::Invalid | Kind::Other => {
+            EffectError::Permanent(report)
         }
-        Kind::Missing | Kind::Invalid | Kind::Other => EffectError::Permanent(report),
-    }
-}
-
-/// Says how to give the privilege that Proxmox found missing: `Permission check failed (/vms/401, VM.PowerMgmt)`.
-fn grant(text: &str) -> String {
-    let inside = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
-    let parts = inside.and_then(|(inside, _)| inside.split_once(", "));
-    match parts {
-        Some((path, privileges)) if path.starts_with('/') => {
-            let privilege = privileges.split('|').next().unwrap_or(privileges);
-            format!(
-                "give the token `{privilege}` on `{path}`, for example\n    pveum role add IchorExtra --privs {privilege}\n    pveum acl modify {path} --tokens 'USER@REALM!NAME' --roles IchorExtra"
-            )
-        }
-        _ => "give the token the privilege that Proxmox names".into(),
     }
 }
 

@@ -2,18 +2,26 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use futures_util::future::join_all;
 use ichor_model::{
-    Observed,
-    desired::Machine,
+    Desired, Observed,
+    desired::{Machine, Role},
     observed::{MachineSeen, MemberSeen, Owner, Sight, TalosSeen},
 };
 use ichor_pve::api as pve;
 use ichor_talos::{Error, Face, Talos, api, peek, resource::MachineStatus};
 
+use tokio::time::timeout;
+
 use crate::live::Live;
 
 /// How long somebody whom nobody expects may take for a handshake.
 const PEEK_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where servers usually listen: the Talos API and Kubernetes first.
+const COMMON_PORTS: [u16; 5] = [50000, 6443, 22, 443, 80];
+/// How long somebody on the same network may take to open the door.
+const KNOCK_WITHIN: Duration = Duration::from_secs(3);
 
 impl Live<'_> {
     /// Looks at a machine, if its VM runs. At the address of one that does not, only somebody else can be.
@@ -35,9 +43,39 @@ impl Live<'_> {
                 Sight::Seen(MachineSeen::Ours(_)) => {
                     Sight::Seen(MachineSeen::Stranger("another machine of this cluster answers there".into()))
                 }
+                Sight::Seen(MachineSeen::Silent(_)) => {
+                    let there = matches!(vm, Some(Sight::Seen(Some(vm))) if vm.owner == Owner::Ours);
+                    let why = if there { "its VM is off" } else { "it has no VM yet" };
+                    Sight::Seen(MachineSeen::Silent(why.into()))
+                }
                 seen => seen,
             },
         }
+    }
+
+    /// Looks at who has the VIP, as long as nobody of ours can have it: a control plane takes it once etcd runs.
+    pub(super) async fn see_vip(&self, observed: &Observed) -> Sight<Option<String>> {
+        let Some(vip) = self.desired.cluster.endpoint.vip else { return Sight::default() };
+        let fresh = |machine: &Machine| {
+            matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)))
+                || matches!(observed.machines.get(&machine.name), Some(Sight::Seen(MachineSeen::Maintenance)))
+        };
+        if !self.control_planes().all(fresh) {
+            return Sight::default();
+        }
+        let host = vip.to_string();
+        let knocks = COMMON_PORTS.map(|port| {
+            let host = host.clone();
+            async move {
+                let dialled = timeout(KNOCK_WITHIN, self.reach.dialer.dial(&host, port)).await;
+                dialled.is_ok_and(|stream| stream.is_ok()).then_some(port)
+            }
+        });
+        let open: Vec<u16> = join_all(knocks).await.into_iter().flatten().collect();
+        let says = |port: &u16| {
+            format!("something answers at {vip}, port {port}, and no machine of ours can have it yet")
+        };
+        Sight::Seen(open.first().map(says))
     }
 
     /// Looks at who a machine is, and at nothing more.
@@ -88,6 +126,12 @@ impl Live<'_> {
         };
         match look(talos).await {
             Ok(seen) => Sight::Seen(MachineSeen::Ours(TalosSeen { address: self.address(machine), ..seen })),
+            Err(error @ Error::NotReached { .. }) if machine.role == Role::Worker => {
+                let why = format!(
+                    "{error} (a configured worker answers once a control plane has given it a certificate)"
+                );
+                Sight::Seen(MachineSeen::Silent(why))
+            }
             Err(error) => judge(&error),
         }
     }
@@ -114,28 +158,12 @@ impl Live<'_> {
         }
         let host = self.memory.host(machine.vmid).ok_or("its VM is not there")?;
         let answer = self.pve.send(&pve::agent_interfaces(&host, machine.vmid)).await;
-        let answer = answer.map_err(|error| format!("the guest agent does not answer: {error}"))?;
-        let address = self.usable(machine, &answer).ok_or("it has no address yet")?;
+        let answer = answer.map_err(|error| {
+            format!("the guest agent, which tells the leased address, does not answer: {error}")
+        })?;
+        let address = usable(self.desired, machine, &answer).ok_or("it has no address yet")?;
         self.memory.leased(&machine.name, address);
         Ok(())
-    }
-
-    /// Picks the address by which a machine can be reached: on its first card, and neither one that every machine
-    /// has nor one that moves.
-    fn usable(&self, machine: &Machine, answer: &pve::AgentInterfaces) -> Option<IpAddr> {
-        let mac = machine.primary_nic().mac.to_string();
-        let endpoint = &self.desired.cluster.endpoint;
-        let moving = endpoint.vip.into_iter().chain(endpoint.kube_vip.as_ref().map(|vip| vip.address));
-        let moving: Vec<IpAddr> = moving.collect();
-        let inside = |address: &IpAddr| {
-            let mut networks = self.desired.network.pods.iter().chain(&self.desired.network.services);
-            networks.any(|network| network.contains(address))
-        };
-        let mut all = answer.addresses(&mac);
-        all.sort_by_key(IpAddr::is_ipv6);
-        all.into_iter().find(|address| {
-            !address.is_loopback() && !is_link_local(address) && !moving.contains(address) && !inside(address)
-        })
     }
 
     /// Looks at the members of etcd, as the first control plane that can tell sees them.
@@ -156,6 +184,24 @@ impl Live<'_> {
         }
         Sight::Unseen(why)
     }
+}
+
+/// Picks the address by which a machine can be reached: on its first card, and neither one that every machine
+/// has nor one that moves.
+fn usable(desired: &Desired, machine: &Machine, answer: &pve::AgentInterfaces) -> Option<IpAddr> {
+    let mac = machine.primary_nic().mac.to_string();
+    let endpoint = &desired.cluster.endpoint;
+    let moving = endpoint.vip.into_iter().chain(endpoint.kube_vip.as_ref().map(|vip| vip.address));
+    let moving: Vec<IpAddr> = moving.collect();
+    let inside = |address: &IpAddr| {
+        let mut networks = desired.network.pods.iter().chain(&desired.network.services);
+        networks.any(|network| network.contains(address))
+    };
+    let mut all = answer.addresses(&mac);
+    all.sort_by_key(IpAddr::is_ipv6);
+    all.into_iter().find(|address| {
+        !address.is_loopback() && !is_link_local(address) && !moving.contains(address) && !inside(address)
+    })
 }
 
 async fn look(talos: &Talos) -> Result<TalosSeen, Error> {
@@ -198,5 +244,34 @@ fn is_link_local(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_that_the_machine_alone_has_and_keeps() {
+        let desired = crate::tests::lab();
+        let machine = &desired.machines[0];
+        let mac = machine.primary_nic().mac.to_string().to_lowercase();
+        let card = |mac: &str, addresses: &[&str]| {
+            let all: Vec<_> = addresses.iter().map(|address| json!({ "ip-address": address })).collect();
+            json!({ "hardware-address": mac, "ip-addresses": all })
+        };
+        let pick = |addresses: &[&str]| {
+            let loopback = card("00:00:00:00:00:00", &["127.0.0.1", "::1"]);
+            let flannel = card("5a:00:00:00:00:01", &["10.244.0.1"]);
+            let result = json!([loopback, flannel, card(&mac, addresses)]);
+            usable(desired, machine, &pve::AgentInterfaces { result }).map(|address| address.to_string())
+        };
+        let picked =
+            pick(&["fe80::1", "169.254.1.1", "10.0.0.5", "10.244.3.1", "10.96.0.10", "fd00::7", "10.0.0.33"]);
+        assert_eq!(picked.as_deref(), Some("10.0.0.33"), "10.0.0.5 is the VIP");
+        assert_eq!(pick(&["fe80::1", "fd00::7"]).as_deref(), Some("fd00::7"));
+        assert_eq!(pick(&["127.0.0.1", "fe80::1", "10.0.0.5"]), None);
     }
 }

@@ -1,14 +1,18 @@
 //! Looking at VMs, templates, volumes and pools.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
+use ichor_factory::Asset;
 use ichor_model::{
     HostName, Observed, VmId,
-    desired::{Machine, Template},
-    observed::{Owner, Sight, StorageSeen, VmSeen, VolumeSeen},
+    desired::{Image, Machine, Template},
+    observed::{Owner, Rights, Sight, StorageSeen, VmSeen, VolumeSeen},
 };
-use ichor_plan::files::{has_seed, host_of, image_place, seed_volume, template_host, users_of};
+use ichor_plan::files::{has_seed, host_of, image_place, storage_of, template_host, users_of};
 use ichor_pve::{
     Kind, Upid,
     api::{self, VmConfig},
@@ -18,6 +22,9 @@ use ichor_pve::{
 
 use super::survey::Survey;
 use crate::live::Live;
+
+/// How long the factory may take to say how long an image is that it has made before.
+const LENGTH_WITHIN: Duration = Duration::from_secs(10);
 
 /// What was found under a VMID.
 #[derive(Debug)]
@@ -41,6 +48,8 @@ impl Live<'_> {
             storages: storages(survey),
             ..Observed::default()
         };
+        self.memory.runs(survey.release);
+        self.see_doubtful_storages(&mut observed).await;
         *self.seen_storages.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
             observed.storages.clone();
         for (vmid, guest) in &survey.guests {
@@ -62,9 +71,53 @@ impl Live<'_> {
             observed.pool = self.see_pool().await;
         }
         if self.something_to_make(&observed) {
-            observed.volumes = self.see_volumes(&observed).await;
+            (observed.volumes, observed.rights) =
+                tokio::join!(self.see_volumes(&observed), self.see_rights());
         }
         observed
+    }
+
+    /// Looks at what the token may do.
+    async fn see_rights(&self) -> Sight<Rights> {
+        match self.pve.send(&api::permissions()).await {
+            Ok(told) => {
+                let inherited = |privileges: BTreeMap<String, u8>| {
+                    privileges.into_iter().map(|(name, inherited)| (name, inherited != 0)).collect()
+                };
+                let paths = told.into_iter().map(|(path, privileges)| (path, inherited(privileges)));
+                Sight::Seen(Rights { who: self.reach.token.id().to_owned(), paths: paths.collect() })
+            }
+            Err(error) => Sight::Unseen(error.to_string()),
+        }
+    }
+
+    /// The list says of a storage only whether its host has spoken of it lately: one that does not work and one of
+    /// a host that has just come back look the same. Those that are wanted are asked.
+    async fn see_doubtful_storages(&self, observed: &mut Observed) {
+        let wanted: BTreeSet<(HostName, String)> = self.wanted_storages().collect();
+        let up = |host: &HostName| observed.hosts.get(host) == Some(&true);
+        let doubtful =
+            observed.storages.iter().filter(|(at, seen)| !seen.active && up(&at.0) && wanted.contains(at));
+        let doubtful: Vec<(HostName, String)> = doubtful.map(|(at, _)| at.clone()).collect();
+        for at in doubtful {
+            let Ok(status) = self.pve.send(&api::storage_status(&at.0, &at.1)).await else { continue };
+            if let Some(seen) = observed.storages.get_mut(&at).filter(|_| status.active == 1) {
+                seen.active = true;
+                seen.content = words(&status.content);
+                seen.free = Some(status.avail);
+            }
+        }
+    }
+
+    fn wanted_storages(&self) -> impl Iterator<Item = (HostName, String)> {
+        let machines = self.desired.machines.iter().filter_map(|machine| Some((host_of(machine)?, machine)));
+        machines.flat_map(|(host, machine)| {
+            let images = storage_of(self.desired, host).images.clone();
+            let extra = [&machine.vm.efi_storage, &machine.vm.cloudinit_storage];
+            let disks = machine.disks.iter().map(|disk| disk.storage.clone());
+            let all = disks.chain(extra.into_iter().flatten().cloned()).chain([images]);
+            all.map(|storage| (host.clone(), storage)).collect::<Vec<_>>()
+        })
     }
 
     fn something_to_make(&self, observed: &Observed) -> bool {
@@ -126,15 +179,28 @@ impl Live<'_> {
         if self.memory.host(vmid).is_none() {
             return Ok(Found::Nothing);
         }
+        self.find_anywhere(vmid).await
+    }
+
+    /// Finds a VM on any host.
+    pub(crate) async fn find_anywhere(&self, vmid: VmId) -> Result<Found, ichor_pve::Error> {
         let guests = self.pve.send(&api::guests()).await?;
-        let moved = guests.into_iter().find(|guest| guest.vmid == vmid && guest.node != *hint);
-        let Some(guest) = moved else {
+        let Some(guest) = guests.into_iter().find(|guest| guest.vmid == vmid) else {
             self.memory.lost(vmid);
             return Ok(Found::Nothing);
         };
-        let config = self.pve.send(&api::config(&guest.node, vmid)).await?;
-        self.memory.saw(vmid, &guest.node);
-        Ok(Found::There(guest.node, config))
+        match self.pve.send(&api::config(&guest.node, vmid)).await {
+            Ok(config) => {
+                self.memory.saw(vmid, &guest.node);
+                Ok(Found::There(guest.node, config))
+            }
+            // The list lags behind: it is neither here nor there.
+            Err(error) if error.refusal() == Some(Kind::Missing) => {
+                self.memory.lost(vmid);
+                Ok(Found::Nothing)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Says whose the VM under a machine's number is.
@@ -188,12 +254,14 @@ impl Live<'_> {
             return;
         }
         let shape = self.shape(machine);
-        let slot = shape.slots().installer;
-        seen.medium = config.text(&slot).is_some_and(|drive| drive.contains(".iso"));
+        seen.medium = !self.passing_media(machine, config).is_empty();
         // A VM that runs was finished once; what differs now is not for making it.
         if !seen.running && seen.differences.is_empty() {
             let differences = shape.differences(config).into_iter().filter(Difference::is_ours_to_settle);
             seen.differences = differences.map(|difference| difference.to_string()).collect();
+            if self.seed_to_insert(machine, config).is_some() {
+                seen.differences.push("its cidata volume is not in its drive".into());
+            }
         }
     }
 
@@ -288,7 +356,7 @@ impl Live<'_> {
         let kind = path.split('/').next().unwrap_or_default();
         let rows = self.pve.send(&api::volumes(host, storage, kind)).await?;
         let row = rows.into_iter().find(|row| row.volid == volume);
-        Ok(row.map(|row| VolumeSeen { bytes: row.size, wanted: self.memory.expected_bytes(volume) }))
+        Ok(row.map(|row| self.volume_seen(&row)))
     }
 
     async fn see_volumes(
@@ -296,23 +364,78 @@ impl Live<'_> {
         observed: &Observed,
     ) -> std::collections::BTreeMap<(HostName, String), Sight<Option<VolumeSeen>>> {
         let mut wanted = BTreeSet::new();
+        let mut images = BTreeMap::new();
         for image in self.desired.images.iter().filter(|image| image.file.is_none()) {
             let schematic = self.images.get(&image.id).map_or("", |named| named.id.as_str());
             for host in users_of(self.desired, observed, image) {
                 let place = image_place(self.desired, observed, image, schematic, &host);
+                images.insert(place.volume.clone(), image);
                 wanted.insert((place.host, place.volume));
             }
         }
         for machine in self.desired.machines.iter().filter(|machine| has_seed(machine)) {
-            if let Some(host) = host_of(machine) {
-                wanted.insert((host.clone(), seed_volume(self.desired, machine, host)));
+            if let Some((host, volume)) = host_of(machine).zip(self.seed_volume(machine)) {
+                wanted.insert((host.clone(), volume));
             }
         }
-        let seen = join_all(wanted.into_iter().map(|(host, volume)| async move {
-            let seen = self.see_volume(&host, &volume).await;
-            ((host, volume), seen)
+        let shelves: BTreeSet<(HostName, String)> =
+            wanted.iter().map(|(host, volume)| (host.clone(), shelf(volume).to_owned())).collect();
+        let listed = join_all(shelves.into_iter().map(|(host, shelf)| async move {
+            let (storage, kind) = shelf.split_once(':').unwrap_or((&shelf, ""));
+            let rows = self.pve.send(&api::volumes(&host, storage, kind)).await;
+            ((host, shelf), rows.map_err(|error| error.to_string()))
         }));
-        seen.await.into_iter().collect()
+        let listed: BTreeMap<_, _> = listed.await.into_iter().collect();
+        let mut seen: BTreeMap<_, _> = wanted
+            .into_iter()
+            .map(|(host, volume)| {
+                let rows = listed.get(&(host.clone(), shelf(&volume).to_owned()));
+                let sight = match rows {
+                    Some(Ok(rows)) => {
+                        let row = rows.iter().find(|row| row.volid == volume);
+                        Sight::Seen(row.map(|row| self.volume_seen(row)))
+                    }
+                    Some(Err(why)) => Sight::Unseen(why.clone()),
+                    None => Sight::default(),
+                };
+                ((host, volume), sight)
+            })
+            .collect();
+        // Cidata volumes that earlier runs left for machines which they never made.
+        for machine in self.desired.machines.iter().filter(|machine| has_seed(machine)) {
+            let Some(host) = host_of(machine) else { continue };
+            let rows =
+                listed.iter().filter(|((at, _), _)| at == host).filter_map(|(_, rows)| rows.as_ref().ok());
+            for row in rows.flatten().filter(|row| self.is_seed_of(machine, &row.volid)) {
+                let key = (host.clone(), row.volid.clone());
+                seen.entry(key).or_insert_with(|| Sight::Seen(Some(self.volume_seen(row))));
+            }
+        }
+        for ((_, volume), sight) in &mut seen {
+            if let (Sight::Seen(Some(file)), Some(image)) = (sight, images.get(volume)) {
+                file.wanted = self.length_of(image, volume).await;
+            }
+        }
+        seen
+    }
+
+    fn volume_seen(&self, row: &api::VolumeRow) -> VolumeSeen {
+        VolumeSeen { bytes: row.size, wanted: self.memory.expected_bytes(&row.volid) }
+    }
+
+    /// Asks the factory how long an image is: one on a storage may have broken off. A factory that does not answer
+    /// is no reason to do without an image that is there.
+    async fn length_of(&self, image: &Image, volume: &str) -> Option<u64> {
+        if let Some(known) = self.memory.expected_bytes(volume) {
+            return Some(known);
+        }
+        let factory = self.factory(&image.factory).ok()?;
+        let schematic = &self.images.get(&image.id)?.id;
+        let asset = Asset::of(image);
+        let head = tokio::time::timeout(LENGTH_WITHIN, factory.head(&asset, schematic, &image.talos)).await;
+        let length = head.ok()?.ok()?.length?;
+        self.memory.expect_bytes(volume, length);
+        Some(length)
     }
 
     /// Returns what is known of storages, for finding the place of an image.
@@ -322,10 +445,19 @@ impl Live<'_> {
     }
 }
 
+/// Returns storage and kind of a volume: `local:iso` of `local:iso/talos.iso`.
+fn shelf(volume: &str) -> &str {
+    volume.split_once('/').map_or(volume, |(shelf, _)| shelf)
+}
+
+fn words(list: &str) -> Vec<String> {
+    list.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
 fn storages(survey: &Survey) -> std::collections::BTreeMap<(HostName, String), StorageSeen> {
     let seen = survey.storages.iter().map(|row| {
         let seen = StorageSeen {
-            content: row.content.split(',').filter(|kind| !kind.is_empty()).map(str::to_owned).collect(),
+            content: words(&row.content),
             shared: row.shared == 1,
             active: row.status == "available",
             free: (row.maxdisk > 0).then(|| row.maxdisk.saturating_sub(row.disk)),

@@ -73,6 +73,11 @@ async fn read_key(
 /// Gives a machine in maintenance mode its config.
 pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine) -> Result<(), EffectError> {
     let what = format!("configuring {}", machine.name);
+    let known = live.memory.pinned(&machine.name);
+    if known.is_none() {
+        // Nobody may have waited for its key yet. A console has one reader: the open one is read before another.
+        hear(live, machine).await;
+    }
     let pin = match live.memory.pinned(&machine.name) {
         Some(pin) => pin,
         None => match find_pin(live, context, &what, machine).await? {
@@ -81,6 +86,35 @@ pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
             None => return Ok(()),
         },
     };
+    match send(live, &what, machine, pin).await? {
+        Sent::Taken => Ok(()),
+        Sent::NotTrusted(why) if known.is_none() => Err(stranger(live, &what, machine, &why)),
+        // It rebooted and has another key now, or somebody else is there: the console tells.
+        Sent::NotTrusted(why) => {
+            live.memory.unpin(&machine.name);
+            let pin = find_pin(live, context, &what, machine).await.map_err(|error| match error {
+                EffectError::Transient(report) => {
+                    transient(format!("{}; before that: {why}", report.message))
+                }
+                other => other,
+            })?;
+            let Some(pin) = pin else { return Ok(()) };
+            match send(live, &what, machine, pin).await? {
+                Sent::Taken => Ok(()),
+                Sent::NotTrusted(why) => Err(stranger(live, &what, machine, &why)),
+            }
+        }
+    }
+}
+
+/// What became of a machine config.
+enum Sent {
+    Taken,
+    /// Whoever is there has another key; it was not sent.
+    NotTrusted(String),
+}
+
+async fn send(live: &Live<'_>, what: &str, machine: &Machine, pin: Pin) -> Result<Sent, EffectError> {
     let trust = match pin {
         Pin::Console(key) => Trust::PinKey(key.into()),
         Pin::Network => Trust::Anybody,
@@ -93,19 +127,24 @@ pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
         .map_err(|error| permanent(format!("{what}: {error}")))?;
     let call = api::apply_configuration(config.expose().as_bytes(), ApplyMode::Auto, false);
     match talos.send(&call).await {
-        Ok(_) => Ok(()),
-        Err(error @ ichor_talos::Error::NotTrusted { .. }) => {
-            // It rebooted and has another key now, or somebody else is there: the console tells.
-            live.memory.unpin(&machine.name);
-            Err(transient(format!("{what}: {error}")))
-        }
+        Ok(_) => Ok(Sent::Taken),
+        Err(error @ ichor_talos::Error::NotTrusted { .. }) => Ok(Sent::NotTrusted(error.to_string())),
         Err(error) => Err(match error.code() {
             // Another call is at work, or it reboots into the config that it has got.
             Some(Code::FailedPrecondition) => EffectError::Unsure(Report::new(format!("{what}: {error}"))),
             // What Talos says about the config is passed on: it names fields, and never their values.
-            _ => talos_trouble(&what, &error),
+            _ => talos_trouble(what, &error),
         }),
     }
+}
+
+/// The key that was just read from the machine's own console is not the one at its address.
+fn stranger(live: &Live<'_>, what: &str, machine: &Machine, why: &str) -> EffectError {
+    live.memory.unpin(&machine.name);
+    let message = format!("{what}: somebody else answers at its address: {why}");
+    EffectError::Permanent(Report::new(message).hint(
+        "it got no machine config: find out who has the address, or give the machine another `address`",
+    ))
 }
 
 fn permanent(message: String) -> EffectError {

@@ -3,10 +3,11 @@
 use ichor_engine::{EffectError, Report, StepContext};
 use ichor_factory::{Asset, missing};
 use ichor_model::{HostName, desired::Machine};
+use ichor_plan::Condition;
 use ichor_pve::api;
 
-use super::task;
-use crate::live::{Live, factory_trouble, pve_trouble};
+use super::{remove, task};
+use crate::live::{Live, factory_trouble, pve_trouble, transient};
 
 /// Makes the factory ready to serve an image, and has a host download it.
 pub async fn fetch(
@@ -16,8 +17,9 @@ pub async fn fetch(
     host: &HostName,
     volume: &str,
 ) -> Result<(), EffectError> {
-    let what = format!("downloading image {image}");
-    if task::follow_earlier(live, context, &what).await {
+    let what = format!("downloading image {image} to host `{host}`");
+    let done = Condition::VolumeThere { host: host.clone(), volume: volume.to_owned() };
+    if task::done_earlier(live, context, &what, &done).await {
         return Ok(());
     }
     let wrong = |why: &str| EffectError::Permanent(Report::new(format!("{what}: {why}")));
@@ -28,11 +30,31 @@ pub async fn fetch(
     if let Some(length) = length {
         live.memory.expect_bytes(volume, length);
     }
-    remove_broken(live, &what, host, volume).await?;
+    // Proxmox writes over no file, so one that broke off is removed first.
+    remove::volume_if_there(live, host, volume, &what).await?;
     let file = api::Download { url, content: kind, filename, sha256: None };
     let upid = live.pve.send(&api::download(host, storage, &file)).await;
     let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
-    task::follow(live, context, &what, &upid).await
+    task::follow(live, context, &what, &upid).await?;
+    whole(live, &what, host, volume, length).await
+}
+
+/// A file that broke off is fetched again. Proxmox counts a download as done when the server has closed the line.
+async fn whole(
+    live: &Live<'_>,
+    what: &str,
+    host: &HostName,
+    volume: &str,
+    length: Option<u64>,
+) -> Result<(), EffectError> {
+    let there = live.find_volume(host, volume).await.map_err(|error| pve_trouble(what, &error))?;
+    match (there, length) {
+        (Some(file), Some(length)) if file.bytes != length => Err(transient(format!(
+            "{what}: the file has {} bytes, and the image factory says {length}",
+            file.bytes
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Registers the schematic, makes sure that all its extensions are there, and asks how large the image is.
@@ -58,25 +80,6 @@ async fn prepare(live: &Live<'_>, image: &str, what: &str) -> Result<Option<u64>
     }
     let head = factory.head(&Asset::of(wanted), &named.id, &wanted.talos).await.map_err(trouble)?;
     Ok(head.length)
-}
-
-/// Proxmox writes over no file, so one that broke off is removed first.
-async fn remove_broken(
-    live: &Live<'_>,
-    what: &str,
-    host: &HostName,
-    volume: &str,
-) -> Result<(), EffectError> {
-    let storage = volume.split(':').next().unwrap_or_default();
-    let there = live.find_volume(host, volume).await.map_err(|error| pve_trouble(what, &error))?;
-    if there.is_none() {
-        return Ok(());
-    }
-    let deleted = live.pve.send(&api::delete_volume(host, storage, volume)).await;
-    match deleted.map_err(|error| pve_trouble(what, &error))? {
-        Some(upid) => task::wait(live, what, &upid).await,
-        None => Ok(()),
-    }
 }
 
 /// Uploads the cidata volume of a machine.

@@ -2,9 +2,13 @@
 
 use ichor_engine::{EffectError, Report, StepContext};
 use ichor_model::{HostName, VmId};
-use ichor_pve::{Kind, Params, api};
+use ichor_plan::{Condition, files::has_seed};
+use ichor_pve::{
+    Kind, Params,
+    api::{self, VmConfig},
+};
 
-use super::task;
+use super::{task, vm::in_drive};
 use crate::live::{Live, pve_trouble};
 
 /// Pulls the plug of a VM. Its machine is to be deleted: nobody waits for it to say goodbye.
@@ -21,10 +25,16 @@ pub async fn stop(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Res
 pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Result<(), EffectError> {
     let what = format!("deleting VM {vmid}");
     let host = place(live, &what, vmid)?;
-    let disks = disks_of(live, &what, &host, vmid).await?;
-    if task::follow_earlier(live, context, &what).await {
+    let config = match live.pve.send(&api::config(&host, vmid)).await {
+        Ok(config) => config,
+        Err(error) if error.refusal() == Some(Kind::Missing) => return Ok(()),
+        Err(error) => return Err(pve_trouble(&what, &error)),
+    };
+    let disks = disks_of(vmid, &config);
+    if task::done_earlier(live, context, &what, &Condition::VmGone { vmid }).await {
         return sweep(live, &what, &host, &disks).await;
     }
+    delete_seed(live, &what, &host, vmid, &config).await?;
     let mut deleted = live.pve.send(&api::delete(&host, vmid)).await;
     if deleted.as_ref().is_err_and(|error| error.to_string().contains("protection")) {
         let mut unprotected = Params::default();
@@ -54,21 +64,11 @@ pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> R
 
 /// Returns the disks that a VM has and that carry its number, by its own config. Another VM may have disks of the
 /// same number: names alone prove nothing.
-async fn disks_of(
-    live: &Live<'_>,
-    what: &str,
-    host: &HostName,
-    vmid: VmId,
-) -> Result<Vec<String>, EffectError> {
+fn disks_of(vmid: VmId, config: &VmConfig) -> Vec<String> {
     const BUSES: [&str; 7] = ["scsi", "virtio", "sata", "ide", "efidisk", "tpmstate", "unused"];
-    let config = match live.pve.send(&api::config(host, vmid)).await {
-        Ok(config) => config,
-        Err(error) if error.refusal() == Some(Kind::Missing) => return Ok(Vec::new()),
-        Err(error) => return Err(pve_trouble(what, &error)),
-    };
     let drives = BUSES.iter().flat_map(|bus| config.numbered(bus)).map(|(_, drive)| drive);
     let volumes = drives.filter_map(|drive| drive.split(',').next().map(str::to_owned));
-    Ok(volumes.filter(|volume| volume.contains(&format!("-{vmid}-"))).collect())
+    volumes.filter(|volume| volume.contains(&format!("-{vmid}-"))).collect()
 }
 
 /// Removes disks that Proxmox has only warned about: it gives up on one when its storage is busy for ten seconds,
@@ -87,6 +87,41 @@ async fn sweep(live: &Live<'_>, what: &str, host: &HostName, disks: &[String]) -
         }
     }
     Ok(())
+}
+
+/// Deletes the cidata volume in the drive of a VM, while the VM still says which one it is.
+async fn delete_seed(
+    live: &Live<'_>,
+    what: &str,
+    host: &HostName,
+    vmid: VmId,
+    config: &VmConfig,
+) -> Result<(), EffectError> {
+    let machine = live.desired.machines.iter().find(|machine| machine.vmid == vmid && has_seed(machine));
+    let Some(machine) = machine else { return Ok(()) };
+    match in_drive(config, &live.shape(machine).slots().cidata) {
+        Some(volume) if live.is_seed_of(machine, &volume) => volume_if_there(live, host, &volume, what).await,
+        _ => Ok(()),
+    }
+}
+
+/// Deletes a file from a storage if it is there.
+pub async fn volume_if_there(
+    live: &Live<'_>,
+    host: &HostName,
+    volume: &str,
+    what: &str,
+) -> Result<(), EffectError> {
+    let there = live.find_volume(host, volume).await.map_err(|error| pve_trouble(what, &error))?;
+    if there.is_none() {
+        return Ok(());
+    }
+    let storage = volume.split(':').next().unwrap_or_default();
+    let deleted = live.pve.send(&api::delete_volume(host, storage, volume)).await;
+    match deleted.map_err(|error| pve_trouble(what, &error))? {
+        Some(upid) => task::wait(live, what, &upid).await,
+        None => Ok(()),
+    }
 }
 
 /// Deletes a file from a storage.

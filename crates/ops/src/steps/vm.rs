@@ -3,16 +3,21 @@
 use ichor_engine::{EffectError, Report, StepContext};
 use ichor_model::{
     HostName, Observed,
-    desired::{CloneKind, ImageSource, Machine, Verify},
+    desired::{CloneKind, ConfigDelivery, ImageSource, Machine, Verify},
 };
-use ichor_plan::files::{has_seed, image_place, seed_volume, template_host, template_of};
+use ichor_plan::{
+    Condition,
+    files::{host_of, image_place, seed_prefix, template_host, template_of},
+};
 use ichor_pve::{
-    Params, api,
-    machine::{Changes, Media, Shape, System, eject},
+    Params,
+    api::{self, VmConfig},
+    machine::{Changes, Media, Shape, System, eject, insert},
     ownership::Whose,
+    property::{Drive, DriveSource},
 };
 
-use super::{configure, task};
+use super::{configure, remove, task};
 use crate::{
     live::{Live, Pin, pve_trouble, transient},
     observe::Found,
@@ -32,7 +37,7 @@ pub async fn create(
     machine: &Machine,
     host: &HostName,
 ) -> Result<(), EffectError> {
-    let what = format!("creating VM {}", machine.vmid);
+    let what = format!("creating VM {} on host `{host}`", machine.vmid);
     let earlier = task::follow_earlier(live, context, &what).await;
     // The engine has just looked: only an interrupted attempt can have changed something since.
     let known_missing = !earlier && live.memory.host(machine.vmid).is_none();
@@ -58,8 +63,12 @@ pub async fn create(
 }
 
 fn not_ours(machine: &Machine, whose: &Whose) -> EffectError {
-    let message = format!("VM {} is not `{}`: {whose:?}", machine.vmid, machine.name);
-    EffectError::Permanent(Report::new(message).hint("choose another `vmid`; the VM was not touched"))
+    let message = format!("VM {} is not `{}`: {whose}", machine.vmid, machine.name);
+    EffectError::Permanent(
+        Report::new(message).hint(
+            "somebody else's VM is left as it is: choose another `vmid` for the machine, or free this one",
+        ),
+    )
 }
 
 async fn wait_for_maker(
@@ -93,7 +102,7 @@ async fn begin(
     machine: &Machine,
     host: &HostName,
 ) -> Result<(), EffectError> {
-    let what = format!("creating VM {}", machine.vmid);
+    let what = format!("creating VM {} on host `{host}`", machine.vmid);
     let shape = live.shape(machine);
     let made = match template_of(live.desired, machine) {
         Some(template) => {
@@ -105,7 +114,7 @@ async fn begin(
         }
         None => {
             let (volume, installs) = image_of(live, machine, host);
-            let seed = has_seed(machine).then(|| seed_volume(live.desired, machine, host));
+            let seed = live.seed_volume(machine);
             let system = if installs { System::Installer(&volume) } else { System::Import(&volume) };
             let options = shape.create(Media { system, cidata: seed.as_deref() });
             live.pve.send(&api::create(host, machine.vmid, options)).await
@@ -131,14 +140,21 @@ async fn finish(
     machine: &Machine,
     host: &HostName,
 ) -> Result<(), EffectError> {
-    let what = format!("finishing VM {}", machine.vmid);
+    let what = format!("finishing VM {} on host `{host}`", machine.vmid);
     let config = live.pve.send(&api::config(host, machine.vmid)).await;
     let config = config.map_err(|error| pve_trouble(&what, &error))?;
     if !live.whose(machine, &config).is_ours() {
         return Err(not_ours(machine, &live.whose(machine, &config)));
     }
     live.memory.is_ours(machine.vmid);
-    let changes = Changes::of(&live.shape(machine).differences(&config));
+    let mut changes = Changes::of(&live.shape(machine).differences(&config));
+    let stale = match live.seed_to_insert(machine, &config) {
+        Some(Insert { slot, volume, stale }) => {
+            changes.drives.set(slot, insert(&volume));
+            stale
+        }
+        None => None,
+    };
     change(live, context, &what, machine, host, changes.options).await?;
     change(live, context, &what, machine, host, changes.drives).await?;
     for (disk, gib) in changes.grow {
@@ -147,7 +163,11 @@ async fn finish(
             task::follow(live, context, &what, &upid).await?;
         }
     }
-    change(live, context, &what, machine, host, changes.last).await
+    change(live, context, &what, machine, host, changes.last).await?;
+    match stale {
+        Some(volume) => remove::volume(live, context, host, &volume).await,
+        None => Ok(()),
+    }
 }
 
 async fn change(
@@ -171,11 +191,14 @@ async fn change(
 /// Switches a VM on, and listens to its serial console from then on if that is to vouch for its key.
 pub async fn start(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine) -> Result<(), EffectError> {
     let what = format!("starting VM {}", machine.vmid);
-    let host = place(live, &what, machine)?;
-    if !task::follow_earlier(live, context, &what).await {
+    let host = place(live, &what, machine).await?;
+    let what = format!("{what} on host `{host}`");
+    let done = Condition::VmRunning { vmid: machine.vmid };
+    if !task::done_earlier(live, context, &what, &done).await {
         let upid = live.pve.send(&api::start(&host, machine.vmid)).await;
-        let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
-        task::follow(live, context, &what, &upid).await?;
+        let upid =
+            upid.map_err(|error| pve_trouble(&what, &error)).map_err(|error| moved(live, machine, error))?;
+        task::follow(live, context, &what, &upid).await.map_err(|error| moved(live, machine, error))?;
     }
     match machine.boot.verify {
         Verify::Console => configure::listen(live, machine, &host).await,
@@ -185,26 +208,128 @@ pub async fn start(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
     Ok(())
 }
 
-/// The guard has just seen the VM, and remembered where.
-fn place(live: &Live<'_>, what: &str, machine: &Machine) -> Result<HostName, EffectError> {
-    live.memory.host(machine.vmid).ok_or_else(|| transient(format!("{what}: it is not known where it is")))
+/// Returns where a VM of ours is. The guard has just seen it; one that has moved since is looked for, and must prove
+/// again that it is ours.
+async fn place(live: &Live<'_>, what: &str, machine: &Machine) -> Result<HostName, EffectError> {
+    if let Some(host) = live.memory.host(machine.vmid).filter(|_| live.memory.proved_ours(machine.vmid)) {
+        return Ok(host);
+    }
+    match live.find_anywhere(machine.vmid).await.map_err(|error| pve_trouble(what, &error))? {
+        Found::There(host, config) if live.whose(machine, &config).is_ours() => {
+            live.memory.is_ours(machine.vmid);
+            Ok(host)
+        }
+        Found::There(_, config) => Err(not_ours(machine, &live.whose(machine, &config))),
+        Found::Nothing => Err(transient(format!("{what}: there is no such VM any more"))),
+    }
 }
 
-/// Takes the installation medium out of the drive.
+/// A VM that is not where it was has been moved, by people or by HA: where to is for the next attempt to find out.
+fn moved(live: &Live<'_>, machine: &Machine, error: EffectError) -> EffectError {
+    match error {
+        EffectError::Permanent(report) if is_absence(&report.message) => {
+            live.memory.lost(machine.vmid);
+            EffectError::Transient(report)
+        }
+        other => other,
+    }
+}
+
+fn is_absence(message: &str) -> bool {
+    message.contains(".conf' does not exist") || message.contains("unable to find configuration file for VM")
+}
+
+/// Takes the media of the first boot out of the drives.
+///
+/// The file of a cidata volume goes before the drive forgets which one it was: so a run that is interrupted in
+/// between is finished by the next, and no secrets are left on the storage. The guest keeps what it has open.
 pub async fn detach(
     live: &Live<'_>,
     context: &StepContext<'_>,
     machine: &Machine,
 ) -> Result<(), EffectError> {
-    let what = format!("taking the installation medium out of VM {}", machine.vmid);
-    let host = place(live, &what, machine)?;
-    let slot = live.shape(machine).slots().installer;
-    change(live, context, &what, machine, &host, eject(&slot)).await
+    let what = format!("taking the media of the first boot out of VM {}", machine.vmid);
+    let host = place(live, &what, machine).await?;
+    let config = live.pve.send(&api::config(&host, machine.vmid)).await;
+    let config = config.map_err(|error| pve_trouble(&what, &error))?;
+    for media in live.passing_media(machine, &config) {
+        if let Some(volume) = media.seed {
+            remove::volume_if_there(live, &host, &volume, &what).await?;
+        }
+        let changed = change(live, context, &what, machine, &host, eject(&media.slot)).await;
+        changed.map_err(|error| moved(live, machine, error))?;
+    }
+    Ok(())
+}
+
+/// A cidata volume to put into a drive.
+pub struct Insert {
+    slot: String,
+    volume: String,
+    /// The one of ours that is there now.
+    stale: Option<String>,
+}
+
+/// Something in a drive that was for the first boot alone.
+pub struct Passing {
+    slot: String,
+    /// The cidata volume of ours that it is.
+    seed: Option<String>,
+}
+
+/// Returns the volume that is in an optical drive.
+pub fn in_drive(config: &VmConfig, slot: &str) -> Option<String> {
+    let drive = Drive::parse(&config.text(slot)?).filter(Drive::is_optical)?;
+    match drive.source {
+        DriveSource::Volume(volume) => Some(volume),
+        _ => None,
+    }
 }
 
 impl Live<'_> {
     /// Returns the shape of a machine.
     pub(crate) fn shape<'m>(&'m self, machine: &'m Machine) -> Shape<'m> {
         Shape { cluster: &self.desired.cluster.id, pool: self.desired.proxmox.pool.as_deref(), machine }
+    }
+
+    /// Returns the cidata volume that a VM which is off lacks: an unfinished one has none yet, and one of ours may be
+    /// stale. An empty drive of a finished VM stays empty: the machine has its config.
+    pub(crate) fn seed_to_insert(&self, machine: &Machine, config: &VmConfig) -> Option<Insert> {
+        let wanted = self.seed_volume(machine)?;
+        let slot = self.shape(machine).slots().cidata;
+        let inside = in_drive(config, &slot);
+        let stale = inside.as_ref().filter(|volume| self.is_seed_of(machine, volume) && **volume != wanted);
+        let missing = inside.is_none() && self.whose(machine, config) == Whose::OursUnfinished;
+        let stale = stale.cloned();
+        (missing || stale.is_some()).then_some(Insert { slot, volume: wanted, stale })
+    }
+
+    /// Returns what is in the drives of a VM that was for the first boot alone.
+    pub(crate) fn passing_media(&self, machine: &Machine, config: &VmConfig) -> Vec<Passing> {
+        let slots = self.shape(machine).slots();
+        let mut found = Vec::new();
+        let installs = self
+            .desired
+            .images
+            .iter()
+            .any(|image| image.id == machine.image && image.source == ImageSource::Iso);
+        if installs && in_drive(config, &slots.installer).is_some() {
+            found.push(Passing { slot: slots.installer, seed: None });
+        }
+        if machine.boot.config == ConfigDelivery::Cidata
+            && let Some(volume) = in_drive(config, &slots.cidata)
+        {
+            let seed = self.is_seed_of(machine, &volume).then_some(volume);
+            found.push(Passing { slot: slots.cidata, seed });
+        }
+        found
+    }
+
+    /// Whether a volume is a cidata volume that ichor made for a machine, on whatever storage.
+    pub(crate) fn is_seed_of(&self, machine: &Machine, volume: &str) -> bool {
+        let Some(host) = host_of(machine) else { return false };
+        let own = seed_prefix(self.desired, machine, host);
+        let file = |volume: &str| volume.split_once(':').map(|(_, file)| file.to_owned());
+        file(volume).zip(file(&own)).is_some_and(|(file, own)| file.starts_with(&own))
     }
 }

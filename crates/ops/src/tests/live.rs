@@ -18,6 +18,7 @@ use ichor_spec::Sources;
 
 use super::{resolve, rsa, site};
 use crate::{
+    Halt,
     bundle::{self, Signer},
     converge::{Ended, Goal, converge, first_look, look},
     live::{Keys, Live, Reach, proxmox},
@@ -72,6 +73,10 @@ impl Rehearsal {
     }
 
     pub async fn run(&self, goal: Goal) -> Ended {
+        self.try_run(goal).await.unwrap_or_else(|halt| panic!("{:?}", halt.findings))
+    }
+
+    pub async fn try_run(&self, goal: Goal) -> Result<Ended, Halt> {
         let mut sources = Sources::default();
         let found = bundle::of_cluster(&self.memory, site(&self.desired), None, Signer::Talos, &mut sources);
         let found = found.expect("secrets");
@@ -87,9 +92,7 @@ impl Rehearsal {
         let observed = look(&live).await.expect("a look");
         let journal = Journal::new("test", Box::new(()));
         let events: Arc<dyn EventSink> = Arc::new(());
-        converge(&live, &goal, observed, &journal, Past::default(), &events, &Cancel::default())
-            .await
-            .unwrap_or_else(|halt| panic!("{:?}", halt.findings))
+        converge(&live, &goal, observed, &journal, Past::default(), &events, &Cancel::default()).await
     }
 
     fn changes(&self) -> usize {

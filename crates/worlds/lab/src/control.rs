@@ -23,7 +23,7 @@ use tokio::{
 use crate::Hall;
 
 /// Most bytes of a wish: a fault plan is short.
-const MAX_WISH: u64 = 1024 * 1024;
+const MAX_WISH: u64 = 8 * 1024 * 1024;
 
 /// What somebody wants of a lab that runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -13,7 +13,11 @@ use tokio::{
     net::TcpStream,
 };
 
-use ichor_sim::Lab;
+use ichor_model::{
+    Desired,
+    desired::{EndpointKind, Late, Machine, Role},
+};
+use ichor_sim::{Lab, rehearsal};
 
 use crate::{Hall, Target, attend::attend, listen::TALOS_PORT};
 
@@ -23,6 +27,8 @@ const SOCKS5: u8 = 5;
 
 /// The port of the Proxmox API.
 const PVE_PORT: u16 = 8006;
+/// The port of the Kubernetes API on a control plane.
+const KUBE_PORT: u16 = 6443;
 const FACTORY: &str = "factory.talos.dev";
 
 /// Names and ports that lead to servers, besides the addresses of machines.
@@ -41,6 +47,28 @@ impl Routes {
             .fold(Self::default(), |routes, host| routes.with(&host, PVE_PORT, Target::Pve))
             .with(FACTORY, 443, Target::FactoryTls)
             .with(FACTORY, 80, Target::Factory)
+    }
+
+    /// The names that the inventory of a cluster uses: of its Proxmox, of its Image Factories, and of the load
+    /// balancer of its Kubernetes API, if it has one.
+    pub fn of_cluster(lab: &Lab, desired: &Desired) -> Self {
+        let mut routes = Self::of(lab);
+        if let Some((host, port)) = rehearsal::proxmox(desired) {
+            routes = routes.with(&host, port, Target::Pve);
+        }
+        for (host, port, tls) in rehearsal::factories(desired) {
+            routes = routes.with(&host, port, if tls { Target::FactoryTls } else { Target::Factory });
+        }
+        let endpoint = &desired.cluster.endpoint;
+        let external = matches!(endpoint.kind, EndpointKind::Name | EndpointKind::Address);
+        if let Some(host) = endpoint.host.known().filter(|_| external) {
+            let nics = desired.of_role(Role::ControlPlane).map(Machine::primary_nic);
+            let addresses = nics.filter_map(|nic| nic.addresses.iter().find_map(Late::known));
+            let backends = addresses.map(|address| SocketAddr::new(address.addr(), KUBE_PORT));
+            let backends = backends.chain(endpoint.vip.map(|vip| SocketAddr::new(vip, KUBE_PORT)));
+            routes = routes.with_balancer(host, endpoint.port, backends.collect());
+        }
+        routes
     }
 
     /// Adds a server under a name or address.

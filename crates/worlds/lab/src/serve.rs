@@ -53,6 +53,8 @@ pub async fn start(hall: &Arc<Hall>, ports: Ports, names: Routes) -> io::Result<
     let pve = listen::open(hall, at(ports.pve), Behind::Server(Target::Pve)).await?;
     let factory = listen::open(hall, at(ports.factory), Behind::Server(Target::Factory)).await?;
     let proxy = listen::open(hall, at(ports.proxy), Behind::Proxy(names)).await?;
+    // Hosts download from the factory at the address that clients are told.
+    hall.visit(|lab| lab.ground.web.factories.insert(factory.to_string()));
     tokio::spawn(listen::follow_machines(Arc::clone(hall)));
     let clock = Arc::clone(hall);
     tokio::spawn(async move { clock.keep_time().await });
@@ -63,7 +65,7 @@ pub async fn start(hall: &Arc<Hall>, ports: Ports, names: Routes) -> io::Result<
 pub async fn keep_state(hall: &Hall, path: &Path) -> io::Error {
     let mut visits = hall.visits();
     loop {
-        if let Err(error) = save(hall, path) {
+        if let Err(error) = save_beside(hall, path).await {
             return error;
         }
         tokio::time::sleep(SAVE_EVERY).await;
@@ -73,10 +75,20 @@ pub async fn keep_state(hall: &Hall, path: &Path) -> io::Error {
     }
 }
 
+/// Writes the state to a file while the lab goes on.
+async fn save_beside(hall: &Hall, path: &Path) -> io::Result<()> {
+    let (lab, path) = (hall.look(Clone::clone), path.to_owned());
+    tokio::task::spawn_blocking(move || write(&lab, &path)).await?
+}
+
 /// Writes the state to a file, whole or not at all. It may hold secrets of a rehearsed cluster, so only its
 /// owner can read it.
 pub fn save(hall: &Hall, path: &Path) -> io::Result<()> {
-    let state = hall.look(serde_json::to_vec)?;
+    hall.look(|lab| write(lab, path))
+}
+
+fn write(lab: &Lab, path: &Path) -> io::Result<()> {
+    let state = serde_json::to_vec(lab)?;
     let unfinished = beside(path);
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);

@@ -112,6 +112,11 @@ impl<T: Http> Client<T> {
         Self { transport, token: Some(token) }
     }
 
+    /// Returns in whose name it asks, which is no secret; nothing when in nobody's.
+    pub fn token(&self) -> &str {
+        self.token.as_ref().map_or("", Token::id)
+    }
+
     /// Sends a call.
     pub async fn send<D: DeserializeOwned>(&self, call: &Call<D>) -> Result<D, Error> {
         let response = self.transport.send(self.request(call), WITHIN).await?;
@@ -131,6 +136,6 @@ fn read<D: DeserializeOwned>(call: &Call<D>, response: &Response) -> Result<D, E
     let envelope: Result<Envelope<D>, _> = serde_json::from_slice(&response.body);
     envelope.map(|envelope| envelope.data).map_err(|error| Error::Nonsense {
         call: format!("{} {}", call.method, call.path),
-        why: crate::refusal::clean(&error.to_string()),
+        why: ichor_port::clean(&error.to_string()),
     })
 }

@@ -20,7 +20,7 @@ use thiserror::Error;
 use crate::{
     call::Call,
     client::{Client, Error},
-    refusal::{Refusal, clean},
+    refusal::Refusal,
 };
 
 /// Most bytes that are read from a console. A boot of Talos prints a hundredth of it.
@@ -219,7 +219,7 @@ impl<S: WebSocket> Console<S> {
             while let Some(line) = self.read.pop_front() {
                 let found = until(&line);
                 if !line.is_empty() {
-                    self.last = clean(&line);
+                    self.last = ichor_port::clean(&line);
                 }
                 if let Some(found) = found {
                     return Ok(found);

@@ -162,6 +162,11 @@ fn system_source(disk: &Disk, system: System<'_>) -> DriveSource {
     }
 }
 
+/// Returns what an optical drive says with a volume in it.
+pub fn insert(volume: &str) -> Drive {
+    drives::optical(volume)
+}
+
 /// Returns the options that empty an optical drive, also of a VM that runs.
 pub fn eject(slot: &str) -> Params {
     let mut params = Params::default();

@@ -140,6 +140,24 @@ pub enum Whose {
     Foreign(Why),
 }
 
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ours => f.write_str("it is ours"),
+            Self::OursUnfinished => f.write_str("it is ours, and unfinished"),
+            Self::OursOther { machine, generation } => {
+                write!(f, "it is `{machine}`, generation {generation}, of this cluster")
+            }
+            Self::OursTemplate => f.write_str("it is a template of this cluster"),
+            Self::OtherCluster(cluster) => write!(f, "it belongs to the cluster `{cluster}`"),
+            Self::Reserved { lock } => {
+                write!(f, "it is locked ({lock}), and nobody can tell yet whose it is")
+            }
+            Self::Foreign(why) => why.fmt(f),
+        }
+    }
+}
+
 impl Whose {
     /// Whether it may be changed for the sake of the wanted machine.
     pub const fn is_ours(&self) -> bool {

@@ -161,4 +161,12 @@ mod tests {
             "Proxmox answered 400: Parameter verification failed.; `vmid`: VM 401 already exists"
         );
     }
+
+    #[test]
+    fn remote_text_cannot_play_tricks() {
+        let tricks = "a\u{1b}[31m b\r\nc\u{202e}d";
+        let body = serde_json::json!({"message": tricks, "errors": {tricks: tricks}}).to_string();
+        let refusal = refusal(400, "", &body);
+        assert_eq!(refusal.to_string(), "Proxmox answered 400: a [31m b c d; `a [31m b c d`: a [31m b c d");
+    }
 }

@@ -63,7 +63,7 @@ impl FromStr for Upid {
                 && [host, kind, id, user].into_iter().all(|part| plain(part))
                 && hex(pid, &[8]) && hex(start, &[8, 9]) && hex(time, &[8]));
         if !fits {
-            return Err(NotAUpid(crate::refusal::clean(text)));
+            return Err(NotAUpid(ichor_port::clean(text)));
         }
         Ok(Self { text: text.to_owned(), host: 5 + parts[1].len() })
     }
@@ -121,7 +121,7 @@ impl TaskStatus {
             _ if text.starts_with("unable to get last line from task log") => Exit::Vanished,
             _ => match text.strip_prefix("WARNINGS: ").and_then(|count| count.parse().ok()) {
                 Some(count) => Exit::Warnings(count),
-                None => Exit::Bad(crate::refusal::clean(text)),
+                None => Exit::Bad(ichor_port::clean(text)),
             },
         })
     }

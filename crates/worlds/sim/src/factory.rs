@@ -105,6 +105,12 @@ impl Factory {
         Ok(json_answer(201, &json!({"id": id, "schematic": yaml})))
     }
 
+    /// Lets the factory know a schematic that somebody posted long ago. Its id may be one of another factory, which
+    /// adds an owner; what counts is the recipe.
+    pub fn learn(&mut self, id: &str, recipe: &str) {
+        self.schematics.insert(id.to_owned(), recipe.to_owned());
+    }
+
     fn schematic(&self, id: &str) -> Result<Recipe, Failure> {
         let yaml = self.schematics.get(id).ok_or_else(|| (404, format!("schematic ID {id:?} not found")))?;
         Recipe::read(yaml.as_bytes()).map_err(|why| (500, why))
@@ -142,6 +148,13 @@ impl Factory {
         known.collect()
     }
 
+    /// Shows all schematics to those who install from them.
+    pub fn show(&self, ground: &mut Ground) {
+        ground.schematics = self.extensions();
+        let plain = |id: &&String| self.schematic(id).is_ok_and(|recipe| recipe.has_plain_names());
+        ground.plain_names = self.schematics.keys().filter(plain).cloned().collect();
+    }
+
     /// Returns what an installer image would put on a disk, if this factory can make it.
     ///
     /// The name is that of a container image, such as `factory.talos.dev/nocloud-installer/<id>:v1.13.9`.
@@ -175,6 +188,7 @@ fn describe(recipe: &Recipe, id: &str, version: &str, asset: &Asset) -> TalosIma
         secureboot: asset.secureboot,
         iso: asset.is_iso(),
         extensions: recipe.schematic.extensions.clone(),
+        plain_names: recipe.has_plain_names(),
         meta: recipe.schematic.meta.iter().map(|meta| (meta.key, meta.value.clone())).collect(),
         virtual_size: catalogue::virtual_size(version, &asset.arch, asset.secureboot),
     }

@@ -1,7 +1,7 @@
 //! What all parts of the lab stand on: time, randomness, disks, and what guests show of themselves.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
     time::Duration,
 };
@@ -47,6 +47,9 @@ pub struct Ground {
     /// The system extensions of the schematics that the Image Factory knows.
     #[serde(default)]
     pub schematics: BTreeMap<String, Vec<String>>,
+    /// Those of them whose kernel arguments have `net.ifnames=0`.
+    #[serde(default)]
+    pub plain_names: BTreeSet<String>,
     /// How many events happened so far.
     #[serde(default)]
     pub happened: u64,
@@ -117,6 +120,7 @@ impl Ground {
             web: Web::default(),
             kubernetes: BTreeMap::new(),
             schematics: BTreeMap::new(),
+            plain_names: BTreeSet::new(),
             happened: 0,
             faults: FaultPlan::default(),
             mischief: Mischief::default(),
@@ -185,7 +189,7 @@ pub enum Content {
     /// Nothing.
     Blank,
     /// Bytes that mean nothing to the lab, or a small file as it is (a cidata ISO that somebody uploaded).
-    Bytes(Vec<u8>),
+    Bytes(#[serde(with = "as_base64")] Vec<u8>),
     /// A Talos boot image as the Image Factory makes it.
     Image(TalosImage),
     /// Talos, installed: what survives a reboot.
@@ -209,6 +213,9 @@ pub struct TalosImage {
     pub iso: bool,
     /// System extensions of the schematic.
     pub extensions: Vec<String>,
+    /// Whether it boots with `net.ifnames=0`: cards are `eth0` and on, whatever their slots.
+    #[serde(default)]
+    pub plain_names: bool,
     /// META values of the schematic, by key.
     pub meta: BTreeMap<u8, String>,
     /// How large the disk is when unpacked.
@@ -381,4 +388,18 @@ pub struct AgentInterface {
     pub mac: Option<String>,
     /// Its addresses with prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// Bytes as base64: a list of numbers would have four times their length.
+mod as_base64 {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
 }

@@ -243,7 +243,7 @@ impl Lab {
             Door::Pve => self.pve.call(&mut self.ground, request),
             Door::Factory => {
                 let response = self.factory.call(&mut self.ground, request);
-                self.ground.schematics = self.factory.extensions();
+                self.factory.show(&mut self.ground);
                 Progress::Done(response)
             }
             Door::Kube(cluster) => self.clusters.call(&mut self.ground, cluster, request),

@@ -31,6 +31,7 @@ pub mod profile;
 pub mod pve;
 pub mod random;
 pub mod record;
+pub mod rehearsal;
 pub mod replay;
 pub mod setup;
 pub mod signal;

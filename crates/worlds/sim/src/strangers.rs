@@ -6,7 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use ichor_model::VmId;
+use ichor_model::{
+    Stamp, VmId,
+    desired::Role,
+    stamp::{Bearer, StampedMachine},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -134,8 +138,16 @@ fn move_in(lab: &mut Lab, kind: Kind, vmid: VmId, number: u32, host: &str) -> Re
     set("net0", format!("virtio={},bridge=vmbr0", mac(&mut lab.ground.random)));
     set("scsi0", lab.foreign_disk(host, &storage, vmid)?);
     if kind == Kind::OtherCluster {
+        let machine = StampedMachine {
+            name: name.clone().try_into()?,
+            generation: 1,
+            role: Role::ControlPlane,
+            is_unfinished: false,
+        };
         let cluster = lab.ground.random.uuid();
-        set("description", format!("ichor: cluster={cluster} machine={name} generation=1\n"));
+        let stamp = Stamp { cluster, vmid, bearer: Bearer::Machine(machine) };
+        set("smbios1", format!("uuid={}", stamp.uuid()));
+        set("description", stamp.write(None));
     }
     if kind == Kind::Template {
         set("template", "1".into());

@@ -298,11 +298,16 @@ pub fn secureboot(cx: &Context<'_>, machine: &spec::Machine) -> Option<At<bool>>
 
 /// The cluster's extensions and those of every level of the machine, sorted: the order changes the
 /// schematic's id.
+///
+/// What a given file holds is its own affair, but the installer must bring the guest agent along that is expected.
 fn extensions(cx: &Context<'_>, draft: &Draft) -> Vec<String> {
     let recipe = cx.image.extensions.as_ref().filter(|_| own_schematic(&draft.all).is_none());
     let fixed = schematic(cx, &draft.all).is_some() || cx.image.file.is_some();
     let default = cx.image.extensions.is_none() && !fixed;
-    let mut all: Vec<String> = default.then(|| GUEST_AGENT.to_owned()).into_iter().collect();
+    let expected = cx.image.file.is_some()
+        && schematic(cx, &draft.all).is_none()
+        && draft.all.agent.is_some_and(|agent| agent.value);
+    let mut all: Vec<String> = (default || expected).then(|| GUEST_AGENT.to_owned()).into_iter().collect();
     let own = draft.levels(cx).flat_map(|level| values(level.extensions.as_ref()));
     all.extend(values(recipe).into_iter().chain(own).map(|Extension(name)| name));
     all.sort();

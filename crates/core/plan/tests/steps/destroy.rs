@@ -104,7 +104,7 @@ fn files_go_after_the_vms_that_use_them_and_templates_after_their_clones() {
     let machines: Vec<String> =
         (2000..2003).chain(3000..3002).map(|vmid| format!("vm/{vmid}/delete")).collect();
     assert_eq!(needs("volume/pve1/local:import"), machines);
-    assert_eq!(needs("volume/pve1/local:iso/ichor-pooled-cp-1"), ["vm/2000/delete"]);
+    assert_eq!(needs("volume/pve1/local:iso/ichor-cidata-cp-1"), ["vm/2000/delete"]);
     assert_eq!(needs("vm/2000/delete"), ["vm/2000/stop"]);
     let plan = Stage::of(CLONED).ready().destroy(Extent::Everything);
     let template = plan.steps().iter().find(|step| step.id.as_str() == "vm/900/delete").expect("a step");

@@ -42,7 +42,8 @@ fn each_machine_has_a_cidata_volume_of_its_own() {
     let machine = stage.machine("cp-1");
     let host = machine.host.known().expect("a host");
     assert!(has_seed(machine));
-    assert_eq!(seed_volume(&stage.desired, machine, host), "local:iso/ichor-pooled-cp-1-cidata.iso");
+    let volume = seed_volume(&stage.desired, machine, host, &stage.names);
+    assert_eq!(volume, format!("local:iso/ichor-cidata-cp-1-{}-abc.iso", machine.uuid));
     assert!(!Stage::of(CLONED).desired.machines.iter().any(has_seed));
 }
 

@@ -4,13 +4,16 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use ichor_model::{
     Desired, Findings, HostName, MachineName, Observed, VmId, World,
-    desired::{ImageSource, Machine, Role},
+    desired::{Machine, Role},
     observed::{
         MachineSeen, MemberSeen, NodeSeen, Owner, Release, Sight, StorageSeen, TalosSeen, VmSeen, VolumeSeen,
     },
     step::Verdict,
 };
-use ichor_plan::{Action, ClusterPlan, ClusterStep, Extent};
+use ichor_plan::{
+    Action, ClusterPlan, ClusterStep, Extent,
+    files::{Names, has_passing_media},
+};
 use ichor_spec::{Layers, Sources};
 
 /// What people keep in the examples, in the order in which later files lie over earlier ones.
@@ -42,7 +45,7 @@ pub const CLONED: &str = "cluster: {name: cloned, talos: v1.13.9, kubernetes: v1
 #[derive(Clone)]
 pub struct Stage {
     pub desired: Desired,
-    pub schematics: BTreeMap<String, String>,
+    pub names: Names,
     pub observed: Observed,
 }
 
@@ -80,7 +83,9 @@ impl Stage {
 
     fn empty(desired: Desired) -> Self {
         let schematics = desired.images.iter().map(|image| (image.id.clone(), "5".repeat(64))).collect();
-        let mut stage = Self { observed: nothing(&desired), desired, schematics };
+        let seeds = desired.machines.iter().map(|machine| (machine.name.clone(), "abc".to_owned())).collect();
+        let names = Names { schematics, seeds };
+        let mut stage = Self { observed: nothing(&desired), desired, names };
         for step in stage.up().steps() {
             if let Action::FetchImage { host, volume, .. } | Action::UploadSeed { host, volume, .. } =
                 &step.action
@@ -92,11 +97,11 @@ impl Stage {
     }
 
     pub fn up(&self) -> ClusterPlan {
-        ichor_plan::up(&self.desired, &self.observed, &self.schematics)
+        ichor_plan::up(&self.desired, &self.observed, &self.names)
     }
 
     pub fn destroy(&self, extent: Extent) -> ClusterPlan {
-        ichor_plan::destroy(&self.desired, &self.observed, &self.schematics, extent)
+        ichor_plan::destroy(&self.desired, &self.observed, &self.names, extent)
     }
 
     /// Goes all the way up.
@@ -143,9 +148,8 @@ impl Stage {
                 self.put(*vmid, VmSeen { template: true, ..vm(host, Owner::Ours) });
             }
             Action::CreateVm { machine, vmid, host } => {
-                let image = self.machine(machine.as_str()).image.clone();
-                let image = self.desired.images.iter().find(|known| known.id == image).expect("an image");
-                let medium = image.source == ImageSource::Iso;
+                let machine = self.machine(machine.as_str());
+                let medium = has_passing_media(&self.desired, machine);
                 self.put(*vmid, VmSeen { medium, ..vm(host, Owner::Ours) });
             }
             Action::RemoveTemplate { vmid } | Action::DeleteVm { vmid, .. } => {
@@ -230,7 +234,7 @@ fn nothing(desired: &Desired) -> Observed {
     }
     let silent = || Sight::Seen(MachineSeen::Silent("nobody answers".into()));
     Observed {
-        release: Sight::Seen(Release { major: 9, minor: 1 }),
+        release: Sight::Seen(Release { major: 9, minor: 2 }),
         storages: hosts.iter().flat_map(|host| storages(desired, host)).collect(),
         hosts: hosts.into_iter().map(|host| (host, true)).collect(),
         pool: Sight::Seen(false),
@@ -239,16 +243,17 @@ fn nothing(desired: &Desired) -> Observed {
         machines: machines.map(|machine| (machine.name.clone(), silent())).collect(),
         etcd: Sight::Unseen("no control plane answers".into()),
         nodes: Sight::Unseen("Kubernetes does not answer".into()),
+        ..Observed::default()
     }
 }
 
-/// Storages that hold everything: the one of templates is shared, so that every host can clone.
+/// Storages that hold everything: those of templates and disks are shared, so that every host can clone.
 fn storages(desired: &Desired, host: &HostName) -> Vec<((HostName, String), StorageSeen)> {
     let own = ichor_plan::files::storage_of(desired, host);
     let names = [&own.disks, &own.images, &own.templates, &own.cloudinit];
     let content: Vec<String> = ["images", "iso", "import"].map(ToOwned::to_owned).to_vec();
     let seen = |name: &String| {
-        let shared = !desired.templates.is_empty() && *name == own.templates;
+        let shared = !desired.templates.is_empty() && [&own.templates, &own.disks].contains(&name);
         StorageSeen { content: content.clone(), shared, active: true, free: Some(10 << 40) }
     };
     names.into_iter().map(|name| ((host.clone(), name.clone()), seen(name))).collect()

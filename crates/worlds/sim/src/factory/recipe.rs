@@ -13,6 +13,11 @@ pub struct Recipe {
 }
 
 impl Recipe {
+    /// Whether its kernel arguments leave cards the names that the kernel gives them.
+    pub fn has_plain_names(&self) -> bool {
+        self.schematic.kernel_args.iter().any(|arg| arg == "net.ifnames=0")
+    }
+
     /// Reads YAML, of which JSON is a part. Unknown fields are errors, and so is more than one document.
     pub fn read(body: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(body).map_err(|_| "schematic is not UTF-8 text".to_owned())?;

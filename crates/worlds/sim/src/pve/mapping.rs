@@ -54,6 +54,13 @@ impl Mappings {
         digest(&serde_json::to_string(self).unwrap_or_default())
     }
 
+    /// Names a device of every host.
+    pub fn add_pci(&mut self, name: &str, hosts: &[String]) {
+        let device = |host: &String| format!("node={host},path=0000:00:02.0,id=1234:1111,iommugroup=1");
+        let mapping = Mapping { devices: hosts.iter().map(device).collect(), settings: BTreeMap::new() };
+        self.kinds.entry("pci".to_owned()).or_default().insert(name.to_owned(), mapping);
+    }
+
     fn of(&self, kind: &str) -> impl Iterator<Item = (&String, &Mapping)> {
         self.kinds.get(kind).into_iter().flatten()
     }

@@ -93,6 +93,26 @@ fn usual_interfaces(address: &str) -> Vec<Interface> {
     vec![card, bridge]
 }
 
+/// A VLAN-aware bridge without an address of its own.
+pub fn bridge(name: &str) -> Interface {
+    Interface {
+        name: name.to_owned(),
+        kind: "bridge".into(),
+        facts: facts(&json!({
+            "active": 1,
+            "autostart": 1,
+            "method": "manual",
+            "method6": "manual",
+            "families": ["inet"],
+            "bridge_ports": "",
+            "bridge_stp": "off",
+            "bridge_fd": "0",
+            "bridge_vlan_aware": 1,
+            "bridge_vids": "2-4094",
+        })),
+    }
+}
+
 fn gateway(address: &str) -> String {
     address.rsplit_once('.').map_or_else(String::new, |(network, _)| format!("{network}.1"))
 }
@@ -272,16 +292,21 @@ fn pool(definition: &Value) -> &str {
     definition["thinpool"].as_str().unwrap_or_default()
 }
 
-/// Puts a file onto a storage.
+/// Puts a file onto a storage of the host that clients talk to.
 fn add_file(lab: &mut Lab, volume: &str, file: File) {
+    let front = lab.pve.front.clone();
+    add_file_on(lab, &front, volume, file);
+}
+
+/// Puts a file onto a storage of a host.
+pub fn add_file_on(lab: &mut Lab, host: &str, volume: &str, file: File) {
     let content = lab.ground.media.add(file.content.clone());
     let format = volume.rsplit('.').next().unwrap_or("raw");
     let made = lab.ground.now.unix_seconds();
     // The room that these files take is counted with what else fills the disk.
     let mut what = Volume::fresh(format, file.size, 0, made, content);
     what.file = Some(file.facts);
-    let front = lab.pve.front.clone();
-    let _ = lab.pve.storage.put(&front, volume, what);
+    let _ = lab.pve.storage.put(host, volume, what);
 }
 
 /// Lets somebody on the host hold a volume open, or not any more.

@@ -1092,6 +1092,12 @@ pub(super) fn installer(reference: &str, running: &TalosImage, ground: &Ground) 
     } else {
         ground.schematics.get(&schematic).cloned().unwrap_or_default()
     };
+    // From 1.10 on an installer brings the kernel arguments of its schematic; those before take what is there.
+    let plain_names = if schematic == running.schematic {
+        running.plain_names
+    } else {
+        ground.plain_names.contains(&schematic)
+    };
     TalosImage {
         talos: if tag.is_empty() { running.talos.clone() } else { tag.to_owned() },
         schematic,
@@ -1100,6 +1106,7 @@ pub(super) fn installer(reference: &str, running: &TalosImage, ground: &Ground) 
         secureboot: parts.iter().any(|part| part.ends_with("-secureboot")),
         iso: false,
         extensions,
+        plain_names,
         meta: running.meta.clone(),
         virtual_size: running.virtual_size,
     }

@@ -565,8 +565,9 @@ pub fn network(hardware: &Hardware, run: &Run, lan: &mut Lan) -> Network {
     let nothing = Wanted::default();
     let wanted = run.wanted.as_ref().unwrap_or(&nothing);
     for (index, card) in hardware.cards.iter().enumerate() {
-        // nocloud images boot with `net.ifnames=0`; others name cards by their slot.
-        let name = if run.image.platform == "nocloud" {
+        // nocloud images boot with `net.ifnames=0` always, others if their schematic says so; else cards are
+        // named by their slot.
+        let name = if run.image.platform == "nocloud" || run.image.plain_names {
             format!("eth{index}")
         } else {
             format!("ens{}", 18 + index)

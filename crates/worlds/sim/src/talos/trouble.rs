@@ -137,6 +137,7 @@ fn strange_run(ground: &mut Ground, hardware: &Hardware, address: IpAddr) -> Run
         secureboot: false,
         iso: true,
         extensions: Vec::new(),
+        plain_names: false,
         meta: std::collections::BTreeMap::new(),
         virtual_size: 0,
     };

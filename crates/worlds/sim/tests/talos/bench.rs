@@ -78,6 +78,7 @@ pub fn image(talos: &str, platform: &str, iso: bool) -> TalosImage {
         secureboot: false,
         iso,
         extensions: vec!["siderolabs/qemu-guest-agent".into()],
+        plain_names: false,
         meta: BTreeMap::new(),
         virtual_size: 10 << 30,
     }

@@ -256,6 +256,7 @@ fn image(talos: &str) -> TalosImage {
         secureboot: false,
         iso: false,
         extensions: vec!["siderolabs/qemu-guest-agent".into()],
+        plain_names: false,
         meta: BTreeMap::new(),
         virtual_size: 10 << 30,
     }

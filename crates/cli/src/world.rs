@@ -1,0 +1,61 @@
+//! The world that a live verb acts on: the Proxmox of the inventory, or a lab in its place.
+
+mod lab;
+mod real;
+
+use std::path::PathBuf;
+
+use ichor_model::Desired;
+use ichor_ops::{Halt, Site, live::Reach};
+use tokio::runtime::Runtime;
+
+pub use self::lab::LabRun;
+use crate::{args::Place, operating_system::OperatingSystem, terminal::Terminal};
+
+/// A world that was opened.
+#[derive(Debug)]
+pub struct World {
+    /// How it is reached.
+    pub reach: Reach,
+    /// The lab, if it is one.
+    pub lab: Option<LabRun>,
+    /// What is to be said about how it is reached.
+    pub findings: ichor_model::Findings,
+}
+
+impl World {
+    /// Opens the world of a cluster.
+    pub fn open(
+        place: Place<'_>,
+        site: Site<'_>,
+        runtime: &Runtime,
+        terminal: &Terminal,
+    ) -> Result<Self, Halt> {
+        match place {
+            Place::Real => real::open(&OperatingSystem, site, runtime, terminal),
+            Place::Lab => lab::open(site, lab_file(site), runtime),
+            Place::LabIn(file) => lab::open(site, file.to_owned(), runtime),
+        }
+    }
+
+    /// Ends what goes on in it, and keeps a lab.
+    pub fn close(self) -> Result<(), Halt> {
+        self.lab.map_or(Ok(()), LabRun::close)
+    }
+}
+
+/// Returns a cluster as it is in its world. What happens in a lab leaves the store of the real cluster alone: its
+/// secrets are others, and need no encryption.
+pub fn desired_in(place: Place<'_>, desired: &Desired) -> Desired {
+    let mut desired = desired.clone();
+    if place != Place::Real {
+        desired.store = format!("{}/lab", desired.store.trim_end_matches('/'));
+        desired.secrets_file = None;
+        desired.recipients.clear();
+    }
+    desired
+}
+
+fn lab_file(site: Site<'_>) -> PathBuf {
+    site.path(&site.desired.store).join("lab").join(site.name()).join("lab.json")
+}

@@ -1,0 +1,150 @@
+//! The Proxmox that the inventory names.
+
+use std::{
+    io::{self, BufRead, IsTerminal},
+    sync::Arc,
+};
+
+use ichor_machineconfig::pki::Certificate;
+use ichor_model::{Code, Finding, Findings, desired::Tls};
+use ichor_net::{
+    Dial, Direct, Endpoint, Fingerprint, Trust,
+    tls::{Protocol, Secure, shown},
+};
+use ichor_ops::{Halt, Site, System, halt::only, live::Reach, materials, store::Store, system::Links, whole};
+use ichor_port::Secret;
+use ichor_pve::Token;
+use tokio::runtime::Runtime;
+
+use super::World;
+use crate::terminal::Terminal;
+
+/// Largest file with a CA certificate.
+const MAX_CA: usize = 1024 * 1024;
+/// The file that remembers whom Proxmox proved to be at first use.
+const REMEMBERED: &str = "proxmox.sha256";
+
+/// Opens the world that an inventory names.
+pub fn open(
+    system: &dyn System,
+    site: Site<'_>,
+    runtime: &Runtime,
+    terminal: &Terminal,
+) -> Result<World, Halt> {
+    if let Some(jump) = &site.desired.proxmox.jump {
+        return Err(Halt::invalid(only(no_jump(jump))));
+    }
+    let mut findings = Findings::new();
+    let token = token(system, site)?;
+    let dialer: Arc<dyn Dial> = Arc::new(Direct);
+    let proxmox = match &site.desired.proxmox.tls {
+        Tls::Sha256(text) => Trust::Pin(pin(text)?),
+        Tls::Ca(file) => authority(system, site, file)?,
+        Tls::Insecure => {
+            findings.push(insecure(site));
+            Trust::Anybody
+        }
+        Tls::TrustOnFirstUse => first_use(system, site, &dialer, runtime, terminal)?,
+    };
+    let reach = Reach { dialer, proxmox, factory: Trust::System, token };
+    Ok(World { reach, lab: None, findings })
+}
+
+fn token(system: &dyn System, site: Site<'_>) -> Result<Token, Halt> {
+    let wrong = |why: &str| {
+        let finding = Finding::error(Code::NO_TOKEN, None, "there is no API token for Proxmox").because(why);
+        Halt::invalid(only(
+            finding.remedy("write where it is:\n    proxmox: {token: {env: ICHOR_PVE_TOKEN}}"),
+        ))
+    };
+    let reference = site.desired.proxmox.token.as_ref().ok_or_else(|| wrong("the inventory names none"))?;
+    let text =
+        materials::resolve(system, site, reference).map_err(|finding| Halt::invalid(only(*finding)))?;
+    Token::parse(&Secret::new(text.expose())).map_err(|error| wrong(&error.to_string()))
+}
+
+fn pin(text: &str) -> Result<Fingerprint, Halt> {
+    text.parse().map_err(|error: ichor_net::tls::NotAFingerprint| {
+        let finding = Finding::error(Code::UNTRUSTED, None, "`proxmox.tls.sha256` is no fingerprint");
+        Halt::invalid(only(finding.because(error.to_string())))
+    })
+}
+
+fn authority(system: &dyn System, site: Site<'_>, file: &str) -> Result<Trust, Halt> {
+    let wrong = |why: String| {
+        let message = format!("the CA in `{file}` cannot be used");
+        Halt::invalid(only(Finding::error(Code::BAD_MATERIAL, None, message).because(why)))
+    };
+    let contents =
+        system.read(&site.path(file), MAX_CA, Links::Follow).map_err(|why| wrong(why.to_string()))?;
+    let text = std::str::from_utf8(&contents.bytes).map_err(|_| wrong("it is no text".into()))?;
+    let certificate =
+        Certificate::from_pem(text).map_err(|problem| wrong(format!("it {}", problem.message)))?;
+    Ok(Trust::Authorities(vec![certificate.der().to_vec()]))
+}
+
+/// Trusts whom the system trusts, or whoever was confirmed before. Somebody new is shown, and asked about where there
+/// is somebody to ask.
+fn first_use(
+    system: &dyn System,
+    site: Site<'_>,
+    dialer: &Arc<dyn Dial>,
+    runtime: &Runtime,
+    terminal: &Terminal,
+) -> Result<Trust, Halt> {
+    let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
+    let file = store.file(REMEMBERED);
+    if let Ok(contents) = system.read(&file, MAX_CA, Links::Refuse) {
+        return pin(String::from_utf8_lossy(&contents.bytes).trim()).map(Trust::Pin);
+    }
+    let Ok(endpoint) = site.desired.proxmox.endpoint.parse::<Endpoint>() else { return Ok(Trust::System) };
+    let Some(fingerprint) = runtime.block_on(unknown(&endpoint, &**dialer)) else { return Ok(Trust::System) };
+    if !io::stdin().is_terminal() {
+        return Err(Halt::preflight(only(not_known(&endpoint, fingerprint))));
+    }
+    terminal.tell(&format!(
+        "Proxmox at {endpoint} shows a certificate that nobody here knows yet:\n  SHA-256 {fingerprint}\n\
+         Proxmox shows the same under Node > System > Certificates.\nIs it the right one? Type `yes` to trust it from now on:"
+    ));
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    if answer.trim() != "yes" {
+        return Err(Halt::preflight(only(not_known(&endpoint, fingerprint))));
+    }
+    drop(store.hold(system)?);
+    whole::replace(system, &file, format!("{fingerprint}\n").as_bytes())
+        .map_err(|error| Halt::unwritable(&file, &error))?;
+    Ok(Trust::Pin(fingerprint))
+}
+
+/// Returns the fingerprint of a server that the system does not trust; nothing where it does, or nobody answers.
+async fn unknown(endpoint: &Endpoint, dialer: &dyn Dial) -> Option<Fingerprint> {
+    let meet = |trust: Trust| async move {
+        let secure = Secure::new(trust, None, Protocol::Http1).ok()?;
+        let stream = dialer.dial(&endpoint.host, endpoint.port).await.ok()?;
+        Some(secure.connect(stream, &endpoint.host).await)
+    };
+    if meet(Trust::System).await?.is_ok() {
+        return None;
+    }
+    meet(Trust::Anybody).await?.ok().map(|stream| shown(&stream))
+}
+
+fn not_known(endpoint: &Endpoint, fingerprint: Fingerprint) -> Finding {
+    Finding::error(Code::UNTRUSTED, None, format!("nobody vouches for Proxmox at {endpoint}"))
+        .because(format!("it shows a certificate with the SHA-256 {fingerprint}"))
+        .remedy(format!("if that is your Proxmox, write it into the inventory:\n    proxmox: {{tls: {{sha256: \"{fingerprint}\"}}}}"))
+}
+
+fn insecure(site: Site<'_>) -> Finding {
+    let message = format!("whoever answers at {} is trusted", site.desired.proxmox.endpoint);
+    Finding::warning(Code::UNTRUSTED, None, message)
+        .because("the inventory says `proxmox.tls: {insecure: true}`")
+        .remedy("pin the certificate instead: `proxmox.tls: {sha256: \"...\"}`")
+}
+
+fn no_jump(jump: &str) -> Finding {
+    let scheme = jump.split("://").next().unwrap_or_default();
+    Finding::error(Code::JUMP_KIND, None, format!("`proxmox.jump` by `{scheme}` is not there yet"))
+        .remedy("run ichor where Proxmox and the machines are reached directly, or rehearse with `--lab`")
+}
