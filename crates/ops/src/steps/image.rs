@@ -4,6 +4,7 @@ use ichor_engine::{EffectError, Report, StepContext};
 use ichor_factory::{Asset, missing};
 use ichor_machineconfig::schematic::Schematic;
 use ichor_model::{HostName, desired::Machine};
+use ichor_plan::Condition;
 use ichor_port::TransportError;
 use ichor_pve::api;
 
@@ -19,7 +20,8 @@ pub async fn fetch(
     volume: &str,
 ) -> Result<(), EffectError> {
     let what = format!("downloading image {image} to host `{host}`");
-    if task::follow_earlier(live, context, &what).await {
+    let done = Condition::VolumeThere { host: host.clone(), volume: volume.to_owned() };
+    if task::done_earlier(live, context, &what, &done).await {
         return Ok(());
     }
     let wrong = |why: &str| EffectError::Permanent(Report::new(format!("{what}: {why}")));

@@ -2,7 +2,7 @@
 
 use ichor_engine::{EffectError, Report, StepContext};
 use ichor_model::{HostName, VmId};
-use ichor_plan::files::has_seed;
+use ichor_plan::{Condition, files::has_seed};
 use ichor_pve::{
     Kind, Params, Upid,
     api::{self, VmConfig},
@@ -42,7 +42,7 @@ pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> R
     };
     let disks = disks_of(vmid, &config);
     delete_seed(live, &what, &host, vmid, &config).await?;
-    if task::follow_earlier(live, context, &what).await {
+    if task::done_earlier(live, context, &what, &Condition::VmGone { vmid }).await {
         return sweep(live, &what, &host, &disks).await;
     }
     let mut deleted = live.pve.send(&api::delete(&host, vmid)).await;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ichor_engine::{EffectError, Report, StepContext};
+use ichor_engine::{EffectError, Effects, Report, StepContext, Verdict};
+use ichor_plan::Condition;
 use ichor_port::TransportError;
 use ichor_pve::{Exit, Kind, Upid, api};
 use tokio::time::sleep;
@@ -31,6 +32,12 @@ pub async fn follow_earlier(live: &Live<'_>, context: &StepContext<'_>, what: &s
         return false;
     };
     wait(live, what, &task).await.is_ok()
+}
+
+/// Follows the task of an earlier, interrupted attempt, and says whether what it was for is there. The task may be of
+/// an earlier life of the cluster: that it went well proves nothing.
+pub async fn done_earlier(live: &Live<'_>, context: &StepContext<'_>, what: &str, done: &Condition) -> bool {
+    follow_earlier(live, context, what).await && live.judge(done).await == Verdict::Holds
 }
 
 /// Waits for the end of a task. Calls that fail meanwhile say nothing about it.

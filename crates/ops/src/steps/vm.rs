@@ -5,7 +5,10 @@ use ichor_model::{
     HostName, Observed,
     desired::{CloneKind, ConfigDelivery, ImageSource, Machine, Verify},
 };
-use ichor_plan::files::{host_of, image_place, seed_prefix, template_host, template_of};
+use ichor_plan::{
+    Condition,
+    files::{host_of, image_place, seed_prefix, template_host, template_of},
+};
 use ichor_pve::{
     Params,
     api::{self, VmConfig},
@@ -191,7 +194,8 @@ pub async fn start(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
     let what = format!("starting VM {}", machine.vmid);
     let host = place(live, &what, machine).await?;
     let what = format!("{what} on host `{host}`");
-    if !task::follow_earlier(live, context, &what).await {
+    let done = Condition::VmRunning { vmid: machine.vmid };
+    if !task::done_earlier(live, context, &what, &done).await {
         let upid = live.pve.send(&api::start(&host, machine.vmid)).await;
         let upid =
             upid.map_err(|error| pve_trouble(&what, &error)).map_err(|error| moved(live, machine, error))?;

@@ -153,7 +153,10 @@ impl Course {
 fn all(prepared: &Prepared) -> Vec<Case> {
     let of = |verb, course: &Course| course.blows().into_iter().map(move |blow| Case { verb, blow });
     let abandoned = of(Verb::Abandon, &prepared.up).filter(|case| !matches!(case.blow, Blow::Fault { .. }));
-    of(Verb::Up, &prepared.up).chain(of(Verb::Destroy, &prepared.destroy)).chain(abandoned).collect()
+    let after = |case: &Case| matches!(case.blow, Blow::Record { moment: Moment::After, .. });
+    let reborn = of(Verb::Reborn, &prepared.up).filter(after);
+    let both = of(Verb::Up, &prepared.up).chain(of(Verb::Destroy, &prepared.destroy));
+    both.chain(abandoned).chain(reborn).collect()
 }
 
 fn in_virtual_time<T>(play: impl Future<Output = T>) -> T {
@@ -177,6 +180,7 @@ async fn play(prepared: &Prepared, case: &Case) -> Played {
         Verb::Up => (&prepared.nothing, Goal::up(), Goal::up()),
         Verb::Destroy => (&prepared.standing, gone(), gone()),
         Verb::Abandon => (&prepared.nothing, Goal::up(), gone()),
+        Verb::Reborn => (&prepared.nothing, Goal::up(), Goal::up()),
     };
     let stage = Stage::new(scene);
     let mut played = Played::default();
@@ -187,9 +191,16 @@ async fn play(prepared: &Prepared, case: &Case) -> Played {
     };
     let disturbed = stage.run(&first, Some(&case.blow)).await;
     count(&stage, 0);
-    let before = stage.calls().len();
-    let second = stage.run(&then, None).await;
+    let mut before = stage.calls().len();
+    let mut second = stage.run(&then, None).await;
     count(&stage, before);
+    if case.verb == Verb::Reborn && second.is_done() {
+        for goal in [gone(), Goal::up()] {
+            before = stage.calls().len();
+            second = stage.run(&goal, None).await;
+            count(&stage, before);
+        }
+    }
     let before = stage.calls().len();
     let third = stage.run(&then, None).await;
     let changes = count(&stage, before);
@@ -200,6 +211,7 @@ async fn play(prepared: &Prepared, case: &Case) -> Played {
     let mut wrongs = verdict::always(&stage, &scene.files);
     wrongs.extend(match case.verb {
         Verb::Up => verdict::there(&stage, &scene.desired, &prepared.with),
+        Verb::Reborn => verdict::there_again(&stage, &scene.desired, &prepared.with),
         Verb::Destroy | Verb::Abandon => verdict::gone(&stage, &prepared.without),
     });
     if !second.is_done() {
@@ -267,7 +279,7 @@ fn play_all(cases: &[Case]) -> Vec<String> {
     let kinds = |verb, kind: fn(&Blow) -> bool| {
         cases.iter().filter(|case| case.verb == verb && kind(&case.blow)).count()
     };
-    for verb in [Verb::Up, Verb::Destroy, Verb::Abandon] {
+    for verb in [Verb::Up, Verb::Destroy, Verb::Abandon, Verb::Reborn] {
         println!(
             "{verb:?}: {} deaths at records, {} deaths at calls, {} faults",
             kinds(verb, |blow| matches!(blow, Blow::Record { .. })),
@@ -299,7 +311,7 @@ fn a_sample_of_the_matrix_holds() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: cargo test --release -p ichor-ops the_whole_matrix -- --ignored --nocapture"]
 #[expect(clippy::disallowed_methods, reason = "a single case is chosen by hand")]
 fn the_whole_matrix_holds() {
     let mut cases = all(Prepared::get());

@@ -24,6 +24,8 @@ pub enum Verb {
     Destroy,
     /// `up`, and then `destroy`.
     Abandon,
+    /// `up`, again, `destroy`, and `up` with the same journal.
+    Reborn,
 }
 
 /// What goes wrong.
@@ -130,6 +132,7 @@ impl fmt::Display for Case {
             Verb::Up => "up",
             Verb::Destroy => "destroy",
             Verb::Abandon => "abandon",
+            Verb::Reborn => "reborn",
         };
         match &self.blow {
             Blow::Record { number, moment } => write!(f, "{verb} record {number} {moment}"),

@@ -59,6 +59,17 @@ pub fn always(stage: &Stage, files_before: &BTreeMap<std::path::PathBuf, Vec<u8>
 /// What must hold when a cluster is there.
 pub fn there(stage: &Stage, desired: &Desired, expected: &Volumes) -> Wrongs {
     let mut wrongs = stage.lost_quorums();
+    wrongs.extend(alive(stage, desired, expected, 1));
+    wrongs
+}
+
+/// What must hold when a cluster is there after it was gone, which ends its first etcd.
+pub fn there_again(stage: &Stage, desired: &Desired, expected: &Volumes) -> Wrongs {
+    alive(stage, desired, expected, 2)
+}
+
+fn alive(stage: &Stage, desired: &Desired, expected: &Volumes, lives: usize) -> Wrongs {
+    let mut wrongs = Wrongs::new();
     let wanted: BTreeMap<VmId, String> =
         desired.machines.iter().map(|machine| (machine.vmid, machine.uuid.to_string())).collect();
     stage.look(|lab| {
@@ -71,11 +82,12 @@ pub fn there(stage: &Stage, desired: &Desired, expected: &Volumes) -> Wrongs {
         }
         differ(&volumes(lab), expected, &mut wrongs);
         let begun = lab.machines.clusters();
-        if begun.len() != 1 {
+        if begun.len() != lives {
             wrongs.push(format!("etcd has begun {} times", begun.len()));
         }
         let control_planes = desired.of_role(ichor_model::desired::Role::ControlPlane).count();
-        if begun.values().any(|etcd| etcd.voters() != control_planes || etcd.leader.is_none()) {
+        let complete = begun.values().filter(|etcd| etcd.voters() == control_planes && etcd.leader.is_some());
+        if complete.count() != 1 {
             wrongs.push("etcd is not complete".into());
         }
     });
