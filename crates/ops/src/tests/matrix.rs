@@ -177,10 +177,9 @@ struct Played {
 /// Plays a case: the run that goes wrong, the one that makes up for it, and one that must have nothing to do.
 async fn play(prepared: &Prepared, case: &Case) -> Played {
     let (scene, first, then) = match case.verb {
-        Verb::Up => (&prepared.nothing, Goal::up(), Goal::up()),
+        Verb::Up | Verb::Reborn => (&prepared.nothing, Goal::up(), Goal::up()),
         Verb::Destroy => (&prepared.standing, gone(), gone()),
         Verb::Abandon => (&prepared.nothing, Goal::up(), gone()),
-        Verb::Reborn => (&prepared.nothing, Goal::up(), Goal::up()),
     };
     let stage = Stage::new(scene);
     let mut played = Played::default();
