@@ -130,9 +130,7 @@ fn not_seen(error: &ichor_pve::Error, token: &str) -> Finding {
 
 /// Looks at the whole world of a cluster.
 pub async fn look(live: &Live<'_>) -> Result<Observed, Halt> {
-    let wanted = live.desired.machines.iter().map(|machine| machine.vmid);
-    let wanted = wanted.chain(live.desired.templates.iter().map(|template| template.vmid)).collect();
-    let survey = first_look(&live.pve, &wanted).await?;
+    let survey = first_look(&live.pve, &live.desired.vmids()).await?;
     Ok(live.observe(&survey).await)
 }
 

@@ -38,14 +38,18 @@ fn rsa() -> RsaKey {
 }
 
 fn resolve(inventory: &str) -> Desired {
+    resolve_in(inventory, &World::default()).unwrap_or_else(|findings| panic!("{findings:?}"))
+}
+
+fn resolve_in(inventory: &str, world: &World) -> Result<Desired, Findings> {
     let mut sources = Sources::default();
     let source = sources.add("ichor.yaml", inventory);
     let layers = Layers { defaults: Vec::new(), files: vec![source] };
     let mut findings = Findings::new();
     let loaded = ichor_spec::load(&sources, &layers, &mut findings).expect("an inventory");
     assert!(!findings.has_errors(), "{findings:?}");
-    let resolution = ichor_plan::resolve(&loaded, &World::default());
-    resolution.desired.unwrap_or_else(|| panic!("{:?}", resolution.findings))
+    let resolution = ichor_plan::resolve(&loaded, world);
+    resolution.desired.ok_or(resolution.findings)
 }
 
 pub fn lab() -> &'static Desired {

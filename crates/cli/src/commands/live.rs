@@ -5,14 +5,14 @@
 //! 3. the cluster's secrets are read, or made if the verb may;
 //! 4. everything else is looked at, and the verb acts on a [`Stage`].
 
-use std::{collections::BTreeSet, thread};
+use std::thread;
 
 use ichor_machineconfig::{
     compose::needs,
     pki::{PkiError, RsaKey},
     secrets::Bundle,
 };
-use ichor_model::{Findings, Observed, VmId};
+use ichor_model::{Findings, Observed};
 use ichor_ops::{
     Halt, Site,
     bundle::{self, Signer},
@@ -87,8 +87,8 @@ pub fn with<'t, T>(
         let making = make_key(place, site, intent);
         let world = World::open(place, site, &runtime, terminal)?;
         let pve = proxmox(&site.desired.proxmox.endpoint, &world.reach)?;
-        let survey = runtime.block_on(first_look(&pve, &wanted(site)))?;
-        let seen = survey.world(&site.desired.cluster.id);
+        let survey = runtime.block_on(first_look(&pve, &site.desired.vmids()))?;
+        let seen = survey.world(site.desired);
         Ok(((world, pve, survey, seen, making), Findings::new()))
     })?;
     let (world, pve, survey, seen, making) = match opened {
@@ -112,12 +112,6 @@ pub fn with<'t, T>(
         Gate::Open(value) => Gate::Open((session, value)),
         Gate::Closed(exit) => Gate::Closed(exit),
     })
-}
-
-/// The VMIDs that the inventory speaks of.
-fn wanted(site: Site<'_>) -> BTreeSet<VmId> {
-    let machines = site.desired.machines.iter().map(|machine| machine.vmid);
-    machines.chain(site.desired.templates.iter().map(|template| template.vmid)).collect()
 }
 
 /// Begins to make the one key that takes seconds, if it will be needed.

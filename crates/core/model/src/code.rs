@@ -406,6 +406,8 @@ catalogue! {
         "`proxmox.jump` can be written in an inventory. This ichor reaches Proxmox and the machines directly only; a later one goes through SSH and proxies.";
     3122 NO_TOKEN "there is no API token":
         "ichor asks Proxmox in the name of an API token, which the inventory names as `proxmox.token`. It is written `user@realm!name=secret`.";
+    3123 VM_UNSEEN "nobody can tell whose a VM is":
+        "A VM could not be asked, most often because its host does not answer, and it may be a machine of this cluster. Nothing is made until that is known: a machine must not be there twice.";
 }
 
 #[cfg(test)]

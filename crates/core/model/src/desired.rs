@@ -3,7 +3,11 @@
 //! A value that nobody can know before the world is touched is a [`Late`] one, and says where it
 //! will come from.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+};
 
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -53,6 +57,17 @@ impl Desired {
     /// Returns the machines of one role.
     pub fn of_role(&self, role: Role) -> impl Iterator<Item = &Machine> {
         self.machines.iter().filter(move |machine| machine.role == role)
+    }
+
+    /// Returns the numbers of all VMs: machines and templates.
+    pub fn vmids(&self) -> BTreeSet<VmId> {
+        let machines = self.machines.iter().map(|machine| machine.vmid);
+        machines.chain(self.templates.iter().map(|template| template.vmid)).collect()
+    }
+
+    /// Whether a machine has a name.
+    pub fn has_machine(&self, name: &str) -> bool {
+        self.machines.iter().any(|machine| machine.name.as_str() == name)
     }
 
     /// Returns how many control planes must agree: more than half of them.

@@ -26,6 +26,7 @@ pub fn preflight(desired: &Desired, observed: &Observed) -> Findings {
         desired.machines.iter().filter(|machine| !is_there(observed, machine.vmid)).collect();
     let mut findings: Vec<Finding> = Vec::new();
     findings.extend(desired.machines.iter().filter_map(|machine| other_vm(observed, machine)));
+    findings.extend(unread(desired, observed, &to_make));
     findings.extend(desired.machines.iter().filter_map(|machine| locked(observed, machine)));
     findings.extend(desired.machines.iter().filter_map(|machine| taken_address(observed, machine)));
     findings.extend(vip(observed));
@@ -80,6 +81,26 @@ fn other_vm(observed: &Observed, machine: &Machine) -> Option<Finding> {
             .because(why)
             .remedy("choose another `vmid` for the machine; the VM is left as it is"),
     )
+}
+
+/// Says which VMs could not be asked whose they are. Any of them may be a machine that would be made a second time.
+fn unread(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Option<Finding> {
+    let template = |vmid: VmId| desired.templates.iter().any(|template| template.vmid == vmid);
+    let vms = observed.vms.iter().filter(|(vmid, _)| !template(**vmid));
+    let mut unread = vms.filter_map(|(vmid, sight)| match sight {
+        Sight::Unseen(why) => Some((vmid, why)),
+        Sight::Seen(_) => None,
+    });
+    let (vmid, why) = unread.next()?;
+    let machine = to_make.iter().find(|machine| machine.vmid == *vmid).or(to_make.first())?;
+    let others = match unread.count() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let message = format!("VM {vmid}{others} could not be asked whose it is: it may be `{}`", machine.name);
+    Some(Finding::error(Code::VM_UNSEEN, None, message).because(why).remedy(
+        "run it again when its host answers; a machine that is lost for good is replaced, not made again",
+    ))
 }
 
 fn locked(observed: &Observed, machine: &Machine) -> Option<Finding> {

@@ -2,17 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::{
+    future::join_all,
+    stream::{self, StreamExt},
+};
 use ichor_model::{
-    HostName, Size, VmId, World,
+    Desired, HostName, Size, Stamp, VmId, World,
     desired::Arch,
     observed::Release,
     stamp::Bearer,
     world::{ForeignVm, SeenHost, SeenMachine},
 };
 use ichor_pve::{
-    api::{self, GuestRow, HostRow, Resource, StorageSeen, VmConfig},
-    ownership::{Identity, identify},
+    Kind,
+    api::{self, GuestRow, HostRow, Resource, StorageSeen, TaskRow, VmConfig},
+    ownership::{Identity, identify, maker},
 };
 
 use crate::live::Pve;
@@ -21,6 +25,8 @@ use crate::live::Pve;
 const AT_ONCE: usize = 6;
 /// The tag that all VMs of ours carry. It proves nothing; it tells which VMs are worth asking.
 const TAG: &str = "ichor";
+/// The locks of VMs that are being made. They carry no tag yet.
+const MAKING: [&str; 2] = ["create", "clone"];
 
 /// What Proxmox shows: hosts, storages and guests, and the configs of VMs that may be ours.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +41,9 @@ pub struct Survey {
     pub guests: BTreeMap<VmId, GuestRow>,
     /// What VMs that may be ours say of themselves, or why that could not be read.
     pub configs: BTreeMap<VmId, Result<VmConfig, String>>,
+    /// VMs of which there is nothing but a number yet, and which a task of ours may be making: the run that began it
+    /// is gone, and Proxmox goes on.
+    pub being_made: BTreeSet<VmId>,
 }
 
 /// Looks at Proxmox. VMs under the numbers that are `wanted` are asked whatever they look like.
@@ -53,15 +62,34 @@ pub async fn survey(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, ichor_
     let asked: Vec<(VmId, HostName)> = survey
         .guests
         .values()
-        .filter(|guest| guest.kind == "qemu" && (wanted.contains(&guest.vmid) || is_tagged(guest)))
+        .filter(|guest| is_worth_asking(guest) || (guest.kind == "qemu" && wanted.contains(&guest.vmid)))
         .map(|guest| (guest.vmid, guest.node.clone()))
         .collect();
+    survey.configs = configs(pve, asked).await;
+    survey.see_makers(pve).await;
+    Ok(survey)
+}
+
+async fn configs(pve: &Pve, asked: Vec<(VmId, HostName)>) -> BTreeMap<VmId, Result<VmConfig, String>> {
     let configs = stream::iter(asked).map(|(vmid, host)| async move {
-        let config = pve.send(&api::config(&host, vmid)).await;
+        let call = api::config(&host, vmid);
+        // Much hangs on the answer: one hiccup is not enough to do without it.
+        let config = match pve.send(&call).await {
+            Err(error) if may_pass(&error) => pve.send(&call).await,
+            config => config,
+        };
         (vmid, config.map_err(|error| error.to_string()))
     });
-    survey.configs = configs.buffer_unordered(AT_ONCE).collect().await;
-    Ok(survey)
+    configs.buffer_unordered(AT_ONCE).collect().await
+}
+
+fn may_pass(error: &ichor_pve::Error) -> bool {
+    error.refusal().is_none_or(|kind| matches!(kind, Kind::Busy | Kind::Broken | Kind::Other))
+}
+
+fn is_worth_asking(guest: &GuestRow) -> bool {
+    let making = guest.lock.as_deref().is_some_and(|lock| MAKING.contains(&lock));
+    guest.kind == "qemu" && (making || is_tagged(guest))
 }
 
 fn is_tagged(guest: &GuestRow) -> bool {
@@ -74,8 +102,47 @@ fn release(text: &str) -> Option<Release> {
 }
 
 impl Survey {
+    /// Looks for tasks of ours that make VMs of which nothing can be told yet.
+    async fn see_makers(&mut self, pve: &Pve) {
+        let reserved = self.reserved();
+        if reserved.is_empty() {
+            return;
+        }
+        let up = self.hosts.iter().filter(|host| host.status == "online");
+        let tasks = join_all(up.map(|host| async { pve.send(&api::running_tasks(&host.node)).await })).await;
+        let ours = |task: &TaskRow| task.is_running() && task.upid.user() == pve.token();
+        let tasks: Vec<TaskRow> = tasks.into_iter().flatten().flatten().filter(ours).collect();
+        // A clone's task speaks of its source alone: any may be the one.
+        let clones = tasks.iter().any(|task| task.upid.kind() == "qmclone");
+        let makes = |vmid: VmId| clones || maker(vmid, None, &tasks).is_some();
+        let (making, ended): (Vec<_>, Vec<_>) = reserved.into_iter().partition(|(vmid, _)| makes(*vmid));
+        self.being_made = making.into_iter().map(|(vmid, _)| vmid).collect();
+        // Those may have been finished between the two looks.
+        self.configs.extend(configs(pve, ended).await);
+    }
+
+    fn reserved(&self) -> Vec<(VmId, HostName)> {
+        let nameless = |vmid: VmId, config: &VmConfig| {
+            matches!(identify(vmid, config), Identity::Reserved { .. }) && stamp_of(vmid, config).is_none()
+        };
+        let configs = self.configs.iter().filter_map(|(vmid, config)| Some((*vmid, config.as_ref().ok()?)));
+        let reserved = configs.filter(|(vmid, config)| nameless(*vmid, config));
+        reserved.filter_map(|(vmid, _)| Some((vmid, self.guests.get(&vmid)?.node.clone()))).collect()
+    }
+
+    /// Whether a VM may be a machine of ours though nobody can tell: it could not be asked, and what little is known
+    /// of it does not speak against it.
+    pub fn may_be_ours(&self, vmid: VmId, desired: &Desired) -> bool {
+        let name = self.guests.get(&vmid).and_then(|guest| guest.name.as_deref());
+        matches!(self.configs.get(&vmid), Some(Err(_))) && name.is_none_or(|name| desired.has_machine(name))
+    }
+
     /// Returns what resolving has to know: hosts and what they have, our machines, and everybody else's VMs.
-    pub fn world(&self, cluster: &str) -> World {
+    ///
+    /// What may be ours is neither: were it counted as somebody else's, its machine would be given another number and
+    /// be made a second time. `desired` is the cluster as it would be if nothing were there.
+    pub fn world(&self, desired: &Desired) -> World {
+        let cluster = desired.cluster.id.as_str();
         let hosts = self.hosts.iter().map(|host| SeenHost {
             name: host.node.clone(),
             cpu: host.maxcpu.unwrap_or_default(),
@@ -87,6 +154,8 @@ impl Survey {
         for (vmid, guest) in &self.guests {
             match self.machine(*vmid, guest) {
                 Some(machine) if machine.cluster.as_deref() == Some(cluster) => machines.push(machine),
+                None if self.is_own_template(*vmid, desired) => {}
+                None if self.being_made.contains(vmid) || self.may_be_ours(*vmid, desired) => {}
                 _ => foreign.push(ForeignVm {
                     vmid: *vmid,
                     host: guest.node.clone(),
@@ -99,9 +168,17 @@ impl Survey {
         World { hosts: hosts.collect(), machines, foreign, contract: None }
     }
 
+    /// Whether a VM is a template that the inventory names and this cluster made.
+    fn is_own_template(&self, vmid: VmId, desired: &Desired) -> bool {
+        let stamp = self.configs.get(&vmid).and_then(|config| stamp_of(vmid, config.as_ref().ok()?));
+        let own =
+            |stamp: Stamp| stamp.cluster == desired.cluster.id && matches!(stamp.bearer, Bearer::Template(_));
+        stamp.is_some_and(own) && desired.templates.iter().any(|template| template.vmid == vmid)
+    }
+
     fn machine(&self, vmid: VmId, guest: &GuestRow) -> Option<SeenMachine> {
         let config = self.configs.get(&vmid)?.as_ref().ok()?;
-        let Identity::Stamped(stamp) = identify(vmid, config) else { return None };
+        let stamp = stamp_of(vmid, config)?;
         let Bearer::Machine(machine) = stamp.bearer else { return None };
         Some(SeenMachine {
             name: machine.name,
@@ -113,6 +190,15 @@ impl Survey {
             cpu: cpus(guest.maxcpu),
             memory: mib(guest.maxmem),
         })
+    }
+}
+
+/// Returns the stamp of a VM of ichor's, be it finished or a clone that is being made.
+fn stamp_of(vmid: VmId, config: &VmConfig) -> Option<Stamp> {
+    match identify(vmid, config) {
+        Identity::Stamped(stamp) => Some(stamp),
+        Identity::Reserved { .. } => Stamp::read(&config.text("description")?),
+        Identity::Foreign(_) => None,
     }
 }
 

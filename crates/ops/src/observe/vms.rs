@@ -55,14 +55,8 @@ impl Live<'_> {
         for (vmid, guest) in &survey.guests {
             self.memory.saw(*vmid, &guest.node);
         }
-        let wanted: BTreeSet<VmId> = self
-            .desired
-            .machines
-            .iter()
-            .map(|machine| machine.vmid)
-            .chain(self.desired.templates.iter().map(|template| template.vmid))
-            .chain(survey.configs.keys().copied())
-            .collect();
+        let mut wanted = self.desired.vmids();
+        wanted.extend(survey.configs.keys().filter(|vmid| self.concerns_us(survey, **vmid)));
         let vms = join_all(
             wanted.into_iter().map(|vmid| async move { (vmid, self.by_survey(survey, vmid).await) }),
         );
@@ -75,6 +69,12 @@ impl Live<'_> {
                 tokio::join!(self.see_volumes(&observed), self.see_rights());
         }
         observed
+    }
+
+    /// Somebody else's VM that cannot be asked is no concern of ours.
+    fn concerns_us(&self, survey: &Survey, vmid: VmId) -> bool {
+        let asked = survey.configs.get(&vmid).is_some_and(Result::is_ok);
+        asked || survey.may_be_ours(vmid, self.desired)
     }
 
     /// Looks at what the token may do.
@@ -312,7 +312,7 @@ impl Live<'_> {
         }
         let mine = self.reach.token.id();
         tasks.retain(|task| task.upid.user() == mine);
-        maker(machine.vmid, None, &tasks).cloned()
+        maker(machine.vmid, machine.template, &tasks).cloned()
     }
 
     /// Finds the task of ours that is making a template.

@@ -78,21 +78,24 @@ async fn wait_for_maker(
     host: &HostName,
     lock: &str,
 ) -> Result<(), EffectError> {
-    match live.maker(machine, host).await {
-        Some(upid) => task::wait(live, what, &upid).await.map_err(|error| match error {
-            // Whatever it was: looking again tells.
-            EffectError::Permanent(report) => EffectError::Transient(report),
-            other => other,
-        }),
-        None => {
-            let message = format!("VM {} is locked ({lock}), and no task of ours is making it", machine.vmid);
-            let hint = format!(
-                "if nobody else makes a VM of this number, remove what is left on host `{host}`:\n    qm unlock {0} && qm destroy {0}",
-                machine.vmid
-            );
-            Err(EffectError::Transient(Report::new(message).hint(hint)))
+    while let Some(upid) = live.maker(machine, host).await {
+        // However it ended: looking again tells.
+        if let Err(EffectError::Unsure(report)) = task::wait(live, what, &upid).await {
+            return Err(EffectError::Unsure(report));
+        }
+        let config = live.pve.send(&api::config(host, machine.vmid)).await;
+        let config = config.map_err(|error| pve_trouble(what, &error))?;
+        // What has ended may have been another clone of the same template.
+        if !matches!(live.whose(machine, &config), Whose::Reserved { .. }) {
+            return Ok(());
         }
     }
+    let message = format!("VM {} is locked ({lock}), and no task of ours is making it", machine.vmid);
+    let hint = format!(
+        "if nobody else makes a VM of this number, remove what is left on host `{host}`:\n    qm unlock {0} && qm destroy {0}",
+        machine.vmid
+    );
+    Err(EffectError::Transient(Report::new(message).hint(hint)))
 }
 
 /// Makes a VM that is not there: from an image, with an installer, or as a clone.

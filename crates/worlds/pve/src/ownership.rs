@@ -184,16 +184,18 @@ pub fn whose(cluster: &str, wanted: &Machine, vmid: VmId, config: &VmConfig) -> 
     }
 }
 
-/// Finds the task that is making the VM under a reserved VMID, among the tasks of the host that it is on.
+/// Finds a task that may be making the VM under a reserved VMID.
 ///
-/// A clone's task carries the VMID of its source, so the source's tasks are to be looked at too, and only the
-/// task's own name (`receipt`, from the journal) tells which of several clones it is. Nothing: nobody is at it any
-/// more, and only root can take the lock away (`qm unlock`).
-pub fn maker<'a>(vmid: VmId, receipt: Option<&Upid>, tasks: &'a [TaskRow]) -> Option<&'a Upid> {
+/// A clone's task carries the VMID of its source, not of the clone: while several clones of one `source` are made,
+/// any of them may be the one. Nothing: nobody is at it any more, and only root can take the lock away (`qm unlock`).
+pub fn maker(vmid: VmId, source: Option<VmId>, tasks: &[TaskRow]) -> Option<&Upid> {
+    let is_about = |upid: &Upid, vmid: VmId| upid.about() == vmid.to_string();
     let mut running = tasks.iter().filter(|task| task.is_running()).map(|task| &task.upid);
-    let makes =
-        |upid: &Upid| ["qmcreate", "qmrestore"].contains(&upid.kind()) && upid.about() == vmid.to_string();
-    running.find(|upid| Some(*upid) == receipt || makes(upid))
+    running.find(|upid| match upid.kind() {
+        "qmcreate" | "qmrestore" => is_about(upid, vmid),
+        "qmclone" => source.is_some_and(|source| is_about(upid, source)),
+        _ => false,
+    })
 }
 
 #[cfg(test)]
@@ -319,9 +321,10 @@ mod tests {
         let running = row("qmcreate", "2000", Some("RUNNING"));
         let clone = row("qmclone", "9000", None);
         assert_eq!(maker(id, None, &[ended.clone(), running.clone()]), Some(&running.upid));
-        assert_eq!(maker(id, Some(&ended.upid.clone()), &[ended]), None);
-        assert_eq!(maker(id, None, std::slice::from_ref(&clone)), None);
-        let receipt = clone.upid.clone();
-        assert_eq!(maker(id, Some(&receipt), std::slice::from_ref(&clone)), Some(&receipt));
+        assert_eq!(maker(id, None, &[ended]), None);
+        let clone = std::slice::from_ref(&clone);
+        assert_eq!(maker(id, None, clone), None);
+        assert_eq!(maker(id, Some(vmid(9001)), clone), None);
+        assert_eq!(maker(id, Some(vmid(9000)), clone), Some(&clone[0].upid));
     }
 }

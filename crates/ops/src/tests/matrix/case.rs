@@ -11,8 +11,16 @@ use ichor_sim::{
 /// A run that is disturbed once, and what is done afterwards.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
+    pub ground: Ground,
     pub verb: Verb,
     pub blow: Blow,
+}
+
+/// What VMs are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    Images,
+    Templates,
 }
 
 /// What is run.
@@ -134,6 +142,9 @@ impl fmt::Display for Case {
             Verb::Abandon => "abandon",
             Verb::Reborn => "reborn",
         };
+        if self.ground == Ground::Templates {
+            f.write_str("clones: ")?;
+        }
         match &self.blow {
             Blow::Record { number, moment } => write!(f, "{verb} record {number} {moment}"),
             Blow::Call { call, number, moment } => write!(f, "{verb} dies {call} {number} {moment}"),

@@ -28,16 +28,18 @@ use super::case::{Blow, Moment, Pattern};
 use crate::{
     Halt,
     bundle::{self, Signer},
-    converge::{Ended, Goal, converge, look},
+    converge::{Ended, Goal, converge, first_look},
     live::{Keys, Live, Reach, proxmox},
     materials,
     memory::{Memory, NOW},
-    tests::site,
+    tests::{resolve_in, site},
 };
 
 /// What a case begins with.
 #[derive(Clone)]
 pub struct Scene {
+    pub inventory: String,
+    /// It, with nothing there yet.
     pub desired: Desired,
     /// What is on the disk of whoever runs ichor.
     pub files: BTreeMap<PathBuf, Vec<u8>>,
@@ -65,6 +67,7 @@ pub struct Stage {
     pub memory: Memory,
     pub journal: Paper,
     pub heard: Arc<Heard>,
+    inventory: String,
     desired: Desired,
     watch: Arc<Mutex<Watch>>,
 }
@@ -88,7 +91,8 @@ impl Stage {
         let watch = Arc::default();
         tokio::spawn(keep_watch(Arc::clone(inside.hall()), Arc::clone(&watch)));
         let journal = Paper(Arc::new(Mutex::new(scene.journal.clone())));
-        Self { inside, memory, journal, heard: Arc::default(), desired: scene.desired.clone(), watch }
+        let (inventory, desired) = (scene.inventory.clone(), scene.desired.clone());
+        Self { inside, memory, journal, heard: Arc::default(), inventory, desired, watch }
     }
 
     /// Returns everything that another case may begin with.
@@ -96,6 +100,7 @@ impl Stage {
         let mut lab = self.look(Clone::clone);
         lab.forget_calls();
         Scene {
+            inventory: self.inventory.clone(),
             desired: self.desired.clone(),
             files: self.memory.files.borrow().clone(),
             journal: self.journal.text(),
@@ -187,16 +192,19 @@ impl Stage {
         }
     }
 
+    /// Does what the program does: it resolves the inventory in what it sees, and goes on from there.
     async fn converge(&self, goal: &Goal, journal: &Journal) -> Result<Ended, Halt> {
-        let (site, mut sources) = (site(&self.desired), Sources::default());
-        let found = bundle::of_cluster(&self.memory, site, None, Signer::Talos, &mut sources)?;
-        let materials = materials::gather(&self.memory, site, &needs(&self.desired), &mut sources)
-            .map_err(Halt::invalid)?;
         let reach = self.reach();
         let pve = proxmox(&self.desired.proxmox.endpoint, &reach)?;
+        let survey = first_look(&pve, &self.desired.vmids()).await?;
+        let desired = resolve_in(&self.inventory, &survey.world(&self.desired)).map_err(Halt::invalid)?;
+        let (site, mut sources) = (site(&desired), Sources::default());
+        let found = bundle::of_cluster(&self.memory, site, None, Signer::Talos, &mut sources)?;
+        let materials =
+            materials::gather(&self.memory, site, &needs(&desired), &mut sources).map_err(Halt::invalid)?;
         let keys = Keys::new(&self.memory, &found.bundle)?;
-        let live = Live::new(&self.desired, pve, reach, Some((keys, &found.bundle)), &materials)?;
-        let observed = look(&live).await?;
+        let live = Live::new(&desired, pve, reach, Some((keys, &found.bundle)), &materials)?;
+        let observed = live.observe(&survey).await;
         let past = Past::read(self.journal.text().as_bytes()).expect("a journal");
         let events: Arc<dyn EventSink> = Arc::clone(&self.heard) as _;
         converge(&live, goal, observed, journal, past, &events, &Cancel::default()).await

@@ -11,10 +11,23 @@ use super::stage::{Stage, token_secret};
 pub type Wrongs = Vec<String>;
 
 /// Volumes by storage and place.
-pub type Volumes = BTreeSet<String>;
+type Volumes = BTreeSet<String>;
+
+/// What is there of a cluster.
+pub struct Holdings {
+    /// VMs that are nobody else's, with their uuids.
+    pub vms: BTreeMap<VmId, String>,
+    pub volumes: Volumes,
+}
+
+impl Holdings {
+    pub fn of(lab: &Lab) -> Self {
+        Self { vms: ours(lab), volumes: volumes(lab) }
+    }
+}
 
 /// Returns all volumes of a lab.
-pub fn volumes(lab: &Lab) -> Volumes {
+fn volumes(lab: &Lab) -> Volumes {
     let storage = serde_json::to_value(&lab.pve.storage).expect("storages");
     let shelves = storage["shelves"].as_object().expect("shelves");
     let of = |(shelf, facts): (&String, &serde_json::Value)| {
@@ -57,30 +70,33 @@ pub fn always(stage: &Stage, files_before: &BTreeMap<std::path::PathBuf, Vec<u8>
 }
 
 /// What must hold when a cluster is there.
-pub fn there(stage: &Stage, desired: &Desired, expected: &Volumes) -> Wrongs {
+pub fn there(stage: &Stage, desired: &Desired, expected: &Holdings) -> Wrongs {
     let mut wrongs = stage.lost_quorums();
     wrongs.extend(alive(stage, desired, expected, 1));
     wrongs
 }
 
 /// What must hold when a cluster is there after it was gone, which ends its first etcd.
-pub fn there_again(stage: &Stage, desired: &Desired, expected: &Volumes) -> Wrongs {
+pub fn there_again(stage: &Stage, desired: &Desired, expected: &Holdings) -> Wrongs {
     alive(stage, desired, expected, 2)
 }
 
-fn alive(stage: &Stage, desired: &Desired, expected: &Volumes, lives: usize) -> Wrongs {
+fn alive(stage: &Stage, desired: &Desired, expected: &Holdings, lives: usize) -> Wrongs {
     let mut wrongs = Wrongs::new();
-    let wanted: BTreeMap<VmId, String> =
-        desired.machines.iter().map(|machine| (machine.vmid, machine.uuid.to_string())).collect();
     stage.look(|lab| {
-        let is = ours(lab);
-        if is != wanted {
+        let (is, wanted) = (ours(lab), &expected.vms);
+        if is != *wanted {
             wrongs.push(format!("VMs are {is:?}, not {wanted:?}"));
         }
-        if let Some(off) = is.keys().find(|vmid| lab.pve.vms[vmid].run.is_none()) {
-            wrongs.push(format!("VM {off} is off"));
+        for machine in &desired.machines {
+            if lab.pve.vms.get(&machine.vmid).is_some_and(|vm| vm.run.is_none()) {
+                wrongs.push(format!("VM {} is off", machine.vmid));
+            }
+            if is.get(&machine.vmid) != Some(&machine.uuid.to_string()) {
+                wrongs.push(format!("VM {} is not `{}`", machine.vmid, machine.name));
+            }
         }
-        differ(&volumes(lab), expected, &mut wrongs);
+        differ(&volumes(lab), &expected.volumes, &mut wrongs);
         let begun = lab.machines.clusters();
         if begun.len() != lives {
             wrongs.push(format!("etcd has begun {} times", begun.len()));
@@ -95,14 +111,14 @@ fn alive(stage: &Stage, desired: &Desired, expected: &Volumes, lives: usize) -> 
 }
 
 /// What must hold when a cluster is gone.
-pub fn gone(stage: &Stage, expected: &Volumes) -> Wrongs {
+pub fn gone(stage: &Stage, expected: &Holdings) -> Wrongs {
     let mut wrongs = Wrongs::new();
     stage.look(|lab| {
         let left = ours(lab);
         if !left.is_empty() {
             wrongs.push(format!("VMs are left: {left:?}"));
         }
-        differ(&volumes(lab), expected, &mut wrongs);
+        differ(&volumes(lab), &expected.volumes, &mut wrongs);
     });
     wrongs
 }
