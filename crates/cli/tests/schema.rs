@@ -27,7 +27,10 @@ fn every_example_satisfies_the_schema() {
 
 fn yaml_files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    // Whoever has run an example has its state beside it, out of sight.
+    let in_sight =
+        |path: &std::path::PathBuf| path.file_name().is_none_or(|name| name.as_encoded_bytes()[0] != b'.');
+    let (folders, files): (Vec<_>, Vec<_>) = entries.filter(in_sight).partition(|path| path.is_dir());
     let yaml = files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     yaml.chain(folders.iter().flat_map(|folder| yaml_files(folder))).collect()
 }

@@ -99,7 +99,7 @@ fn unread(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Optio
     };
     let message = format!("VM {vmid}{others} could not be asked whose it is: it may be `{}`", machine.name);
     Some(Finding::error(Code::VM_UNSEEN, None, message).because(why).remedy(
-        "run it again when its host answers; a machine that is lost for good is replaced, not made again",
+        "run it again when its host answers; a host that is lost for good is first taken out of the Proxmox cluster",
     ))
 }
 

@@ -185,8 +185,9 @@ fn example(name: &str) -> Desired {
     let home = root.join(name);
     let defaults = home.parent().map(|parent| parent.join("defaults.yaml")).filter(|path| path.exists());
     let defaults = defaults.iter().map(|path| add(path)).collect();
-    let mut files: Vec<_> =
-        std::fs::read_dir(&home).expect("an example").map(|entry| entry.expect("a file").path()).collect();
+    // Whoever has run an example has its state beside it.
+    let entries = std::fs::read_dir(&home).expect("an example").map(|entry| entry.expect("a file").path());
+    let mut files: Vec<_> = entries.filter(|path| path.is_file()).collect();
     files.sort();
     let files = files.iter().map(|path| add(path)).collect();
     let layers = Layers { defaults, files };
