@@ -12,6 +12,7 @@ mod lab;
 mod lifetime;
 mod man;
 mod plan;
+mod pve;
 mod render;
 mod schema;
 mod secrets;
@@ -35,6 +36,7 @@ pub use self::{
     lab::{Event, Faults, Lab, LabVerb, Profile, PveRelease, Serve, Server},
     man::Man,
     plan::{Graph, Plan},
+    pve::{Major, Pve, PveVerb, Role},
     render::Render,
     schema::Schema,
     secrets::{Export, Import, Secrets, SecretsVerb},
@@ -139,6 +141,7 @@ pub enum Verb {
     Talosconfig(Talosconfig),
     Kubeconfig(Kubeconfig),
     Image(Image),
+    Pve(Pve),
     Lab(Lab),
     Schema(Schema),
     Explain(Explain),

@@ -11,6 +11,7 @@ mod lab;
 mod live;
 mod man;
 mod plan;
+mod pve;
 mod render;
 mod run;
 mod schema;
@@ -41,6 +42,7 @@ pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Verb::Talosconfig(args) => talosconfig::run(args, &cli.global, terminal),
         Verb::Kubeconfig(args) => kubeconfig::run(args, &cli.global, terminal),
         Verb::Image(args) => image::run(&args.verb, &cli.global, terminal),
+        Verb::Pve(args) => pve::run(&args.verb, &cli.global, terminal),
         Verb::Lab(args) => lab::run(&args.verb, &cli.global, terminal),
         Verb::Schema(_) => schema::run(cli.global.output, terminal),
         Verb::Explain(args) => explain::run(args, cli.global.output, terminal),

@@ -44,6 +44,23 @@ fn help_has_examples_and_exit_codes() {
 }
 
 #[test]
+fn the_account_of_a_cluster_is_told_for_each_release() {
+    let lab = Lab::new(&[("cluster.yaml", &whole("a"))]);
+    let told = lab.run(&["pve", "role"]);
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    assert!(told.stdout.contains("pveum user token add ichor@pve a --privsep 1\n"), "{}", told.stdout);
+    assert!(!told.stdout.contains("VM.Monitor"), "Proxmox 9 refuses roles with it: {}", told.stdout);
+    let named = lab.run(&["pve", "role", "--user", "ops@pam", "--token", "t1", "--release", "8"]);
+    assert!(named.stdout.contains("--tokens 'ops@pam!t1'"), "{}", named.stdout);
+    let told = lab.run(&["pve", "role", "-o", "json"]);
+    let told: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert_eq!(told["roles"]["ichor-a-networks"], json!(["SDN.Use"]));
+    for trick in ["ichor@pve;reboot", "$(reboot)@pve", "--help@pve", "ichor", "@pve", "a@b@c d"] {
+        assert_eq!(lab.run(&["pve", "role", &format!("--user={trick}")]).code, 3, "{trick}");
+    }
+}
+
+#[test]
 fn planning_without_a_token_says_where_it_should_be() {
     let outcome = Lab::new(&[("cluster.yaml", &whole("a"))]).run(&["plan"]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (3, ""));

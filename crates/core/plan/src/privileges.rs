@@ -1,13 +1,16 @@
 //! What the token has to be allowed, and how it is allowed that.
 
+mod account;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ichor_model::{
     Code, Desired, Finding, Observed,
-    desired::{Late, Machine, Verify},
+    desired::{ImageSource, Late, Machine, PciAddress, Verify},
     observed::{Release, Rights},
 };
 
+pub use self::account::{Account, Privilege};
 use crate::files::{has_seed, host_of, storage_of, template_of};
 
 /// The first release with privileges of its own for guest agents; older ones have `VM.Monitor`.
@@ -138,7 +141,9 @@ fn needs(desired: &Desired, observed: &Observed, machine: &Machine) -> Vec<Vec<W
     let mut needs = vm_needs(desired, release, machine);
     let Some(host) = host_of(machine) else { return needs };
     let one = |path: String, privilege: &'static str| vec![vec![(path, privilege)]];
+    let built = template_of(desired, machine).filter(|template| !template.existing);
     let storages = machine.disks.iter().map(|disk| &disk.storage);
+    let storages = storages.chain(built.map(|template| &template.storage));
     let extra = [&machine.vm.efi_storage, &machine.vm.cloudinit_storage];
     for storage in storages.chain(extra.into_iter().flatten()) {
         needs.push(one(format!("/storage/{storage}"), "Datastore.AllocateSpace"));
@@ -193,7 +198,9 @@ fn vm_needs(desired: &Desired, release: Option<Release>, machine: &Machine) -> V
     if machine.vm.cloudinit_storage.is_some() {
         privileges.push("VM.Config.Cloudinit");
     }
-    if machine.vm.cloudinit_storage.is_some() || has_seed(machine) {
+    let mut images = desired.images.iter();
+    let installs = images.any(|image| image.id == machine.image && image.source == ImageSource::Iso);
+    if machine.vm.cloudinit_storage.is_some() || has_seed(machine) || installs {
         privileges.push("VM.Config.CDROM");
     }
     if machine.boot.verify == Verify::Console {
@@ -210,8 +217,18 @@ fn vm_needs(desired: &Desired, release: Option<Release>, machine: &Machine) -> V
     };
     let mut needs: Vec<Vec<Way>> = privileges.into_iter().map(ways).collect();
     if let Some(template) = template_of(desired, machine) {
-        needs.push(vec![vec![(format!("/vms/{}", template.vmid), "VM.Clone")]]);
+        let path = format!("/vms/{}", template.vmid);
+        let pool = pool.filter(|_| !template.existing);
+        needs.push(std::iter::once(path).chain(pool).map(|path| vec![(path, "VM.Clone")]).collect());
     }
+    let mapped = machine.vm.pci.iter().filter_map(|device| match &device.device {
+        PciAddress::Mapping(name) => Some(name),
+        PciAddress::Address(_) => None,
+    });
+    if machine.vm.startup.is_some() {
+        needs.push(vec![vec![("/".to_owned(), "Sys.Modify")]]);
+    }
+    needs.extend(mapped.map(|name| vec![vec![(format!("/mapping/pci/{name}"), "Mapping.Use")]]));
     needs
 }
 

@@ -9,15 +9,20 @@ use ichor_machineconfig::schematic::Schematic;
 use ichor_model::{
     Code, Desired, Findings, World,
     desired::{ConfigDelivery, Machine},
+    observed,
 };
-use ichor_plan::Extent;
+use ichor_plan::{Extent, privileges::Account};
 use ichor_sim::{
     Lab,
     faults::Server,
     ground::{Content, Installed},
     profile::Profile,
-    pve::release::Release,
+    pve::{
+        access::{AclEntry, Pool, Subject},
+        release::Release,
+    },
     rehearsal,
+    setup::{TOKEN, USER},
 };
 use ichor_spec::{Layers, Sources};
 
@@ -40,6 +45,7 @@ impl Trial {
     fn prepared(desired: Desired, release: Release, prepare: impl FnOnce(&mut Lab)) -> Self {
         let mut lab = rehearsal::setup(&desired, 1, Profile::Lab, release);
         prepare(&mut lab);
+        leave_only(&mut lab, &desired);
         let routes = Routes::of_cluster(&lab, &desired);
         let inside = Arc::new(Inside::over(Arc::new(ichor_lab::Hall::new(lab)), routes));
         let variables =
@@ -116,6 +122,7 @@ impl Trial {
     /// The same place with another inventory.
     fn then(self, desired: Desired) -> Self {
         let Rehearsal { inside, memory, .. } = self.0;
+        inside.hall().visit(|lab| leave_only(lab, &desired));
         Self(Rehearsal { inside, memory, desired })
     }
 
@@ -153,6 +160,37 @@ impl Trial {
         self.idle().await;
         self.gone().await;
     }
+}
+
+/// Leaves the token what a cluster needs and nothing else, so that every way is gone with the least account.
+fn leave_only(lab: &mut Lab, desired: &Desired) {
+    let account = account(lab, desired);
+    let access = &mut lab.pve.access;
+    for (role, privileges) in &account.roles {
+        access.roles.insert(role.clone(), privileges.iter().map(ToString::to_string).collect());
+    }
+    access.acl.retain(|entry| !entry.name.starts_with(USER));
+    for (path, roles) in &account.grants {
+        for (role, (subject, name)) in roles.iter().flat_map(|role| {
+            [(role, (Subject::User, USER.to_owned())), (role, (Subject::Token, format!("{USER}!{TOKEN}")))]
+        }) {
+            access.acl.push(AclEntry {
+                path: path.clone(),
+                subject,
+                name,
+                role: role.clone(),
+                propagate: true,
+            });
+        }
+    }
+    access.pools.extend(account.pool.map(|pool| (pool, Pool::default())));
+}
+
+fn account(lab: &Lab, desired: &Desired) -> Account {
+    let release = lab.pve.release.to_string();
+    let (major, minor) = release.split_once('.').expect("a release");
+    let number = |text: &str| text.parse().expect("a number");
+    Account::of(desired, observed::Release { major: number(major), minor: number(minor) })
 }
 
 /// Says which steps failed, and which were never done although none failed.

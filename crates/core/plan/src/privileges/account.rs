@@ -1,0 +1,216 @@
+//! The account that a cluster is run with: roles by what they are for, and where each is given. It may do what
+//! ichor asks for in the cluster's name, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ichor_model::{
+    Desired, Observed,
+    desired::Machine,
+    observed::{Release, Rights, Sight},
+};
+use serde::Serialize;
+
+use super::{Way, has, needs, upwards};
+use crate::files::{host_of, storage_of, template_of};
+
+/// Roles, and the paths that they are given on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// The privileges of each role.
+    pub roles: BTreeMap<String, BTreeSet<&'static str>>,
+    /// The roles on each path.
+    pub grants: BTreeMap<String, BTreeSet<String>>,
+    /// The pool that must be there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// What the names of roles begin with: clusters need different things, and each has roles of its own.
+    #[serde(skip)]
+    prefix: String,
+}
+
+/// A privilege on a path.
+pub type Privilege = (String, String);
+
+impl Account {
+    /// Returns the account of a cluster on a release of Proxmox.
+    pub fn of(desired: &Desired, release: Release) -> Self {
+        // Whoever makes the account makes the pool.
+        let observed =
+            Observed { release: Sight::Seen(release), pool: Sight::Seen(true), ..Observed::default() };
+        let prefix = format!("ichor-{}", desired.cluster.name);
+        let mut account = Self { pool: desired.proxmox.pool.clone(), prefix, ..Self::default() };
+        for machine in &desired.machines {
+            for ways in needs(desired, &observed, machine) {
+                for (path, privilege) in narrowest(ways) {
+                    account.allow(desired, &path, privilege);
+                }
+            }
+            account.allow_looking(desired, machine);
+        }
+        account
+    }
+
+    fn allow_looking(&mut self, desired: &Desired, machine: &Machine) {
+        let host = host_of(machine);
+        let node = host.map_or_else(|| "/nodes".to_owned(), |host| format!("/nodes/{host}"));
+        self.give("hosts", &node, "Sys.Audit");
+        let storage = host.map_or(&desired.proxmox.storage, |host| storage_of(desired, host));
+        for privilege in ["Datastore.Audit", "Datastore.AllocateTemplate", "Datastore.Allocate"] {
+            self.give("images", &format!("/storage/{}", storage.images), privilege);
+        }
+        if let Some(template) = template_of(desired, machine).filter(|template| template.existing) {
+            self.give("templates", &format!("/vms/{}", template.vmid), "VM.Audit");
+        }
+    }
+
+    fn allow(&mut self, desired: &Desired, path: &str, privilege: &'static str) {
+        let existing = |path: &str| {
+            let mut templates = desired.templates.iter().filter(|template| template.existing);
+            templates.any(|template| path == format!("/vms/{}", template.vmid))
+        };
+        match privilege.split('.').next() {
+            Some("VM") if existing(path) => self.give("templates", path, privilege),
+            // What is allowed on the number of a VM is forgotten with the VM.
+            Some("VM") if path.starts_with("/vms/") => self.give("machines", "/vms", privilege),
+            Some("VM") => self.give("machines", path, privilege),
+            Some("Datastore") if privilege == "Datastore.AllocateSpace" => {
+                self.give("disks", path, privilege);
+                self.give("disks", path, "Datastore.Audit");
+            }
+            Some("Datastore") => self.give("images", path, privilege),
+            Some("SDN") => self.give("networks", path, privilege),
+            Some("Mapping") => self.give("devices", path, privilege),
+            Some("Pool") => self.give("pool", path, privilege),
+            _ => self.give("hosts", path, privilege),
+        }
+    }
+
+    /// `purpose` is the end of a role's name.
+    fn give(&mut self, purpose: &str, path: &str, privilege: &'static str) {
+        let role = format!("{}-{purpose}", self.prefix);
+        self.roles.entry(role.clone()).or_default().insert(privilege);
+        self.grants.entry(path.to_owned()).or_default().insert(role);
+    }
+
+    /// Returns the privileges on a path.
+    fn on(&self, path: &str) -> impl Iterator<Item = &'static str> {
+        let roles = self.grants.get(path).into_iter().flatten();
+        roles.filter_map(|role| self.roles.get(role)).flatten().copied()
+    }
+
+    /// Returns what somebody lacks of the account.
+    pub fn missing(&self, rights: &Rights) -> Vec<Privilege> {
+        let all = self.grants.keys().flat_map(|path| self.on(path).map(move |privilege| (path, privilege)));
+        let missing = all.filter(|(path, privilege)| !has(rights, path, privilege));
+        missing.map(|(path, privilege)| (path.clone(), privilege.to_owned())).collect()
+    }
+
+    /// Returns what somebody may do beyond the account.
+    pub fn excess(&self, rights: &Rights) -> Vec<Privilege> {
+        let of_path = |path: &String, privileges: &BTreeMap<String, bool>| -> Vec<Privilege> {
+            let allowed = self.allowed(path);
+            let more = privileges.keys().filter(|privilege| !allowed.contains(privilege.as_str()));
+            more.map(|privilege| (path.clone(), privilege.clone())).collect()
+        };
+        rights.paths.iter().flat_map(|(path, privileges)| of_path(path, privileges)).collect()
+    }
+
+    /// What the account may do on a path: what is said there, or above it, or for the pool that it may be in.
+    fn allowed(&self, path: &str) -> BTreeSet<&'static str> {
+        let nearest = upwards(path).find(|above| self.grants.contains_key(*above));
+        let pool = self.pool.as_ref().map(|pool| format!("/pool/{pool}"));
+        let pooled = pool.filter(|_| path.starts_with("/vms/"));
+        nearest.into_iter().chain(pooled.as_deref()).flat_map(|path| self.on(path)).collect()
+    }
+
+    /// Returns the commands that make the account, for the shell of a host.
+    pub fn commands(&self, user: &str, token: &str) -> Vec<String> {
+        let mut commands: Vec<String> = self.roles.iter().map(|(role, privileges)| {
+            let privileges = privileges.iter().copied().collect::<Vec<_>>().join(",");
+            // One that is there already may be of an earlier inventory.
+            format!("pveum role add {role} --privs {privileges} || pveum role modify {role} --privs {privileges}")
+        }).collect();
+        commands.extend(self.pool.iter().map(|pool| format!("pveum pool add {pool}")));
+        commands.push(format!("pveum user add {user}"));
+        commands.push(format!("pveum user token add {user} {token} --privsep 1"));
+        // A token may do what both it and its user may.
+        commands.extend(self.grants.iter().map(|(path, roles)| {
+            let roles = roles.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+            format!("pveum acl modify {path} --users {user} --tokens '{user}!{token}' --roles {roles}")
+        }));
+        commands
+    }
+}
+
+/// Of several ways to be allowed something, the one that allows least: in the pool rather than anywhere.
+fn narrowest(ways: Vec<Way>) -> Way {
+    let pooled = ways.iter().position(|way| way.iter().all(|(path, _)| path.starts_with("/pool/")));
+    ways.into_iter().nth(pooled.unwrap_or_default()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rights(account: &Account) -> Rights {
+        let of = |path: &String| account.on(path).map(|privilege| (privilege.to_owned(), true)).collect();
+        let paths = account.grants.keys().map(|path| (path.clone(), of(path)));
+        Rights { who: "ichor@pve!lab".into(), paths: paths.collect() }
+    }
+
+    fn sample() -> Account {
+        let mut account =
+            Account { prefix: "ichor-lab".into(), pool: Some("lab".into()), ..Account::default() };
+        for (purpose, path, privilege) in [
+            ("machines", "/pool/lab", "VM.Allocate"),
+            ("pool", "/pool/lab", "Pool.Audit"),
+            ("disks", "/storage/local-lvm", "Datastore.AllocateSpace"),
+            ("hosts", "/nodes/pve1", "Sys.Audit"),
+        ] {
+            account.give(purpose, path, privilege);
+        }
+        account
+    }
+
+    #[test]
+    fn whoever_has_the_account_lacks_nothing_and_has_nothing_more() {
+        let account = sample();
+        assert_eq!(account.missing(&rights(&account)), []);
+        assert_eq!(account.excess(&rights(&account)), []);
+    }
+
+    #[test]
+    fn each_privilege_that_is_missing_or_too_much_is_named() {
+        let account = sample();
+        for path in account.grants.keys() {
+            for privilege in account.on(path) {
+                let mut rights = rights(&account);
+                rights.paths.get_mut(path).expect("a path").remove(privilege);
+                assert_eq!(account.missing(&rights), [(path.clone(), privilege.to_owned())]);
+            }
+            let mut rights = rights(&account);
+            rights.paths.get_mut(path).expect("a path").insert("VM.Console".into(), true);
+            assert_eq!(account.excess(&rights), [(path.clone(), "VM.Console".to_owned())]);
+        }
+    }
+
+    #[test]
+    fn members_of_the_pool_may_be_touched() {
+        let account = sample();
+        let mut rights = rights(&account);
+        rights.paths.insert("/vms/2000".into(), [("VM.Allocate".to_owned(), true)].into());
+        assert_eq!(account.excess(&rights), []);
+        rights.paths.insert("/vms/2000".into(), [("VM.Migrate".to_owned(), true)].into());
+        assert_eq!(account.excess(&rights), [("/vms/2000".to_owned(), "VM.Migrate".to_owned())]);
+    }
+
+    #[test]
+    fn the_token_gets_what_its_user_gets() {
+        let commands = sample().commands("ichor@pve", "lab");
+        let acl = commands.iter().find(|command| command.contains(" /pool/lab ")).expect("a command");
+        assert_eq!(
+            acl,
+            "pveum acl modify /pool/lab --users ichor@pve --tokens 'ichor@pve!lab' --roles ichor-lab-machines,ichor-lab-pool"
+        );
+    }
+}
