@@ -391,7 +391,7 @@ pub struct AgentInterface {
 }
 
 /// Bytes as base64: a list of numbers would have four times their length.
-mod as_base64 {
+pub(crate) mod as_base64 {
     use base64::{Engine, engine::general_purpose::STANDARD};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -23,6 +23,7 @@ use crate::{
     pve::{
         Datacentre,
         qemu::console,
+        request::{self, Spool},
         storage::web::{Address, Page},
     },
     record::{Call, Record},
@@ -93,7 +94,7 @@ impl CallKey {
             server: door.server(),
             method: request.method.clone(),
             path: door.path(request).to_owned(),
-            said: digest(&(&request.query, &request.body)),
+            said: digest(&(&request.query, &request.body, &request.upload)),
         }
     }
 
@@ -217,6 +218,12 @@ impl Lab {
             self.end(call, Some(response.status).filter(|status| *status != 0));
         }
         progress
+    }
+
+    /// Returns what takes in the body of a request, given without it, if Proxmox reads it as an upload. Whoever has
+    /// the whole body may as well call with it.
+    pub fn spool(&self, request: &Request) -> Option<Spool> {
+        request::spool(request, self.pve.spool_room())
     }
 
     /// Answers a call to the Talos API of whatever machine has an address.
