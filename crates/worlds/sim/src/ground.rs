@@ -375,6 +375,9 @@ pub struct AgentView {
     pub hostname: String,
     /// The Talos release.
     pub version: String,
+    /// The release of the kernel.
+    #[serde(default)]
+    pub kernel: String,
     /// Its interfaces.
     pub interfaces: Vec<AgentInterface>,
 }

@@ -313,8 +313,9 @@ impl Lab {
                 let speaks = matches!(incident, Incident::AgentBack { .. });
                 machines.set_agent(ground, *vmid, speaks);
                 let is_machine = machines.machine(*vmid).is_some_and(|machine| machine.run.is_some());
-                if let Some(run) = pve.vms.get_mut(vmid).and_then(|vm| vm.run.as_mut()) {
-                    run.agent = (speaks && !is_machine).then_some(StandIn::Reader);
+                if let Some(Vm { config, run: Some(run), .. }) = pve.vms.get_mut(vmid) {
+                    let agent = || StandIn::reader(config.get("name").unwrap_or_default());
+                    run.agent = (speaks && !is_machine).then(agent);
                 }
                 Ok(())
             }

@@ -1129,6 +1129,9 @@ fn node_facts(hardware: &Hardware, run: &Run, wanted: &Wanted, cni_included: boo
     }
 }
 
+/// The release of the kernel that guest agents tell.
+const KERNEL: &str = "6.18.9-talos";
+
 fn agent_view(run: &Run) -> AgentView {
     let loopback = AgentInterface {
         name: "lo".into(),
@@ -1143,6 +1146,7 @@ fn agent_view(run: &Run) -> AgentView {
     AgentView {
         hostname: run.network.hostname.clone(),
         version: run.image.talos.clone(),
+        kernel: KERNEL.into(),
         interfaces: std::iter::once(loopback).chain(links).collect(),
     }
 }
