@@ -33,7 +33,7 @@ pub use self::{
     health::Health,
     image::{Image, ImageVerb},
     kubeconfig::Kubeconfig,
-    lab::{Event, Faults, Lab, LabVerb, Profile, PveRelease, Serve, Server},
+    lab::{Event, Faults, Host, Lab, LabVerb, Profile, PveRelease, Serve, Server},
     man::Man,
     plan::{Graph, Plan},
     pve::{Major, Pve, PveVerb, Role},

@@ -77,7 +77,7 @@ pub enum LabVerb {
     /// or with `-o json`.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
-    /// Prints the whole state of a lab as JSON.
+    /// Prints the whole state of a lab, as JSON or with `-o yaml`.
     #[command(after_help = STATE_EXAMPLES)]
     State(Kept),
     /// Shows or sets what goes wrong in a lab.
@@ -88,7 +88,7 @@ pub enum LabVerb {
     /// It happens at once, or after a time, or with a call. It works on a lab that runs and on one in a file.
     #[command(after_help = EVENT_EXAMPLES)]
     Event(Event),
-    /// Lets a lab begin again.
+    /// Lets a lab begin again, as it was set up: whoever serves it now, and with whatever options.
     #[command(after_help = RESET_EXAMPLES)]
     Reset(Reset),
 }

@@ -1,10 +1,10 @@
 //! `ichor lab`: a simulated datacentre on this computer.
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{collections::BTreeSet, net::SocketAddr, path::Path, sync::Arc};
 
 use ichor_lab::{
     Hall,
-    control::{self, Moment, Wish},
+    control::{self, Answer, Moment, Wish},
     proxy::Routes,
     serve::{self, Listening, Ports},
 };
@@ -20,7 +20,7 @@ use ichor_sim::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Event, Faults, Global, LabVerb, Output, Profile, PveRelease, Serve, Server},
+    args::{Event, Faults, Global, Host, LabVerb, Output, Profile, PveRelease, Serve, Server},
     exit::Exit,
     failure::Failure,
     files,
@@ -41,15 +41,14 @@ pub fn run(verb: &LabVerb, global: &Global, terminal: &Terminal) -> Result<Exit,
         match verb {
             LabVerb::Serve(args) => serve(args, global.output, terminal).await,
             LabVerb::State(args) => {
-                let state = wish(&args.state, Wish::State).await?;
-                terminal.data(document::json(&state))?;
-                Ok(Exit::Done)
+                let state = wish(&args.state, Wish::State).await?.map_err(|why| refused(&args.state, why))?;
+                show(&state, global.output, terminal)
             }
-            LabVerb::Faults(args) => faults(args, terminal).await,
+            LabVerb::Faults(args) => faults(args, global.output, terminal).await,
             LabVerb::Event(args) => event(args).await,
             LabVerb::Reset(args) => {
                 let asked = if args.record { Wish::ForgetCalls } else { Wish::Reset };
-                wish(&args.kept.state, asked).await?;
+                wish(&args.kept.state, asked).await?.map_err(|why| refused(&args.kept.state, why))?;
                 Ok(Exit::Done)
             }
         }
@@ -57,15 +56,15 @@ pub fn run(verb: &LabVerb, global: &Global, terminal: &Terminal) -> Result<Exit,
 }
 
 async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit, Failure> {
-    let fresh = setup(args).build();
+    let setup = setup(args)?;
     let kept = match &args.state {
         Some(path) => serve::load(path).map_err(|error| unreadable(path, &error))?,
         None => None,
     };
     if kept.is_some() {
-        terminal.tell("the lab goes on as it was; what this command says about its set-up counts after `ichor lab reset`");
+        terminal.tell("the lab goes on as it was; for another set-up, name another file with `--state`");
     }
-    let hall = Arc::new(Hall::new(kept.unwrap_or_else(|| fresh.clone())));
+    let hall = Arc::new(Hall::new(kept.unwrap_or_else(|| begin(&setup))));
     let ports =
         Ports { address: args.listen, pve: args.port, factory: args.factory_port, proxy: args.proxy_port };
     let listening = serve::start(&hall, ports, hall.look(Routes::of)).await.map_err(|error| {
@@ -84,8 +83,7 @@ async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit
     };
     match output {
         Output::Table => terminal.data(shell(&access))?,
-        Output::Json => terminal.data(document::json(&access))?,
-        Output::Yaml => terminal.data(document::yaml(&access))?,
+        Output::Json | Output::Yaml => drop(show(&access, output, terminal)?),
     }
     terminal.tell("the lab is open; stop it with Ctrl-C");
     let ended = match control {
@@ -96,7 +94,7 @@ async fn serve(args: &Serve, output: Output, terminal: &Terminal) -> Result<Exit
         Some((path, listener)) => tokio::select! {
             () = interrupted() => None,
             error = serve::keep_state(&hall, path) => Some(error),
-            () = control::listen(Arc::clone(&hall), fresh, listener) => None,
+            () = control::listen(Arc::clone(&hall), listener) => None,
         },
     };
     tell_bound(&hall.look(|lab| lab.ground.bound.lower()), terminal);
@@ -149,7 +147,13 @@ async fn interrupted() {
     }
 }
 
-fn setup(args: &Serve) -> Setup {
+fn begin(setup: &Setup) -> Lab {
+    let mut lab = setup.build();
+    lab.mark_beginning();
+    lab
+}
+
+fn setup(args: &Serve) -> Result<Setup, Failure> {
     let profile = match args.profile {
         Profile::Instant => profile::Profile::Instant,
         Profile::Lab => profile::Profile::Lab,
@@ -165,15 +169,37 @@ fn setup(args: &Serve) -> Setup {
     setup.names.push(args.listen.to_string());
     setup.strangers = args.strangers;
     if !args.hosts.is_empty() {
-        let hosts = args.hosts.iter().enumerate().map(|(number, host)| NewHost {
-            name: host.name.clone(),
-            address: format!("192.0.2.{}", 11 + number % 200),
-            cpus: host.cpus,
-            memory: host.gib << 30,
-        });
-        setup.hosts = hosts.collect();
+        setup.hosts = hosts(&args.hosts)?;
     }
-    setup
+    Ok(setup)
+}
+
+/// Returns the hosts that somebody wishes for, each with an address of its own.
+fn hosts(wished: &[Host]) -> Result<Vec<NewHost>, Failure> {
+    /// Hosts have addresses from 192.0.2.11 on.
+    const MOST: usize = 200;
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<&str> =
+        wished.iter().map(|host| host.name.as_str()).filter(|name| !seen.insert(*name)).collect();
+    let mut reasons: Vec<String> =
+        twice.iter().map(|name| format!("`{name}` is there more than once")).collect();
+    if wished.len() > MOST {
+        reasons.push(format!("there are {} of them, and a lab has room for {MOST}", wished.len()));
+    }
+    if !reasons.is_empty() {
+        let failure = Failure::new(Exit::InvalidInput, "the lab cannot have these hosts");
+        return Err(reasons
+            .into_iter()
+            .fold(failure, Failure::because)
+            .hint(format!("a lab has up to {MOST} hosts, each with a name of its own")));
+    }
+    let made = wished.iter().zip(11..).map(|(host, last)| NewHost {
+        name: host.name.clone(),
+        address: format!("192.0.2.{last}"),
+        cpus: host.cpus,
+        memory: host.gib << 30,
+    });
+    Ok(made.collect())
 }
 
 /// What clients need to know.
@@ -216,25 +242,36 @@ fn shell(access: &Value) -> String {
         )
 }
 
-async fn faults(args: &Faults, terminal: &Terminal) -> Result<Exit, Failure> {
+/// Prints what a lab holds; its own form is JSON.
+fn show(what: &Value, output: Output, terminal: &Terminal) -> Result<Exit, Failure> {
+    terminal.data(match output {
+        Output::Table | Output::Json => document::json(what),
+        Output::Yaml => document::yaml(what),
+    })?;
+    Ok(Exit::Done)
+}
+
+async fn faults(args: &Faults, output: Output, terminal: &Terminal) -> Result<Exit, Failure> {
+    let state = &args.kept.state;
     let Some(path) = &args.plan else {
-        let plan = wish(&args.kept.state, Wish::Faults).await?;
-        terminal.data(document::json(&plan))?;
-        return Ok(Exit::Done);
+        let plan = wish(state, Wish::Faults).await?.map_err(|why| refused(state, why))?;
+        return show(&plan, output, terminal);
     };
     let bytes = if path == Path::new("-") {
         files::read_stream(std::io::stdin().lock(), MAX_PLAN)
     } else {
         files::read_bounded(path, MAX_PLAN)
     };
-    let invalid = |why: String| {
-        Failure::new(Exit::InvalidInput, format!("`{}` is no fault plan", path.display()))
-            .because(why)
+    let invalid = |reasons: Vec<String>| {
+        let failure = Failure::new(Exit::InvalidInput, format!("`{}` is no fault plan", path.display()));
+        reasons
+            .into_iter()
+            .fold(failure, Failure::because)
             .hint("a plan is a JSON list; `ichor lab faults --help` shows one")
     };
-    let bytes = bytes.map_err(|why| invalid(why.to_string()))?;
-    let plan: FaultPlan = serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))?;
-    wish(&args.kept.state, Wish::SetFaults(plan)).await?;
+    let bytes = bytes.map_err(|why| invalid(vec![why.to_string()]))?;
+    let plan: FaultPlan = serde_json::from_slice(&bytes).map_err(|error| invalid(vec![error.to_string()]))?;
+    wish(state, Wish::SetFaults(plan)).await?.map_err(invalid)?;
     Ok(Exit::Done)
 }
 
@@ -244,12 +281,18 @@ async fn event(args: &Event) -> Result<Exit, Failure> {
             .because(error.to_string())
             .hint("`ichor lab event --help` says what can")
     })?;
-    let answer = wish(&args.kept.state, Wish::Befall(incident.clone(), moment(args)?)).await?;
-    if let Some(why) = answer["error"].as_str() {
-        return Err(Failure::new(Exit::Failed, format!("`{incident}` did not happen"))
-            .because(why)
-            .hint(format!("see what is there:\n    ichor lab state --state {}", args.kept.state.display())));
-    }
+    let moment = moment(args)?;
+    let message = match moment {
+        Moment::Now => format!("`{incident}` did not happen"),
+        Moment::After(_) | Moment::Call(..) => format!("`{incident}` will not happen"),
+    };
+    let state = &args.kept.state;
+    wish(state, Wish::Befall(incident, moment)).await?.map_err(|reasons| {
+        reasons
+            .into_iter()
+            .fold(Failure::new(Exit::Failed, message), Failure::because)
+            .hint(format!("see what is there:\n    ichor lab state --state {}", state.display()))
+    })?;
     Ok(Exit::Done)
 }
 
@@ -275,17 +318,10 @@ fn moment(args: &Event) -> Result<Moment, Failure> {
 }
 
 /// Has a wish fulfilled by the lab that runs, or by the one in the file.
-async fn wish(state: &Path, wish: Wish) -> Result<Value, Failure> {
+async fn wish(state: &Path, wish: Wish) -> Result<Answer, Failure> {
     let asked = control::ask(state, &wish).await;
     if let Some(answer) = asked.map_err(|error| unasked(state, &error))? {
-        return match answer.get("error").and_then(Value::as_str) {
-            Some(why) if wish_is_an_order(&wish) => Err(refused(why)),
-            _ => Ok(answer),
-        };
-    }
-    if wish == Wish::Reset && state.is_file() {
-        std::fs::remove_file(state).map_err(|error| unwritable(state, &error))?;
-        return Ok(Value::Null);
+        return Ok(answer);
     }
     let kept = serve::load(state).map_err(|error| unreadable(state, &error))?;
     let Some(mut lab) = kept else {
@@ -293,7 +329,7 @@ async fn wish(state: &Path, wish: Wish) -> Result<Value, Failure> {
             .hint(format!("start one:\n    ichor lab serve --state {}", state.display())));
     };
     let unchanged = lab.clone();
-    let answer = control::fulfil(&mut lab, &unchanged, wish).map_err(|error| unreadable(state, &error))?;
+    let answer = control::fulfil(&mut lab, wish).map_err(|error| unreadable(state, &error))?;
     if lab != unchanged {
         serve::save(&Hall::new(lab), state).map_err(|error| unwritable(state, &error))?;
     }
@@ -309,13 +345,10 @@ fn not_kept(path: &Path, error: &std::io::Error) -> Failure {
         .hint("stop that one, or name another file with `--state`")
 }
 
-/// Whether a wish has no other answer than that it is fulfilled.
-const fn wish_is_an_order(wish: &Wish) -> bool {
-    matches!(wish, Wish::SetFaults(_) | Wish::Reset | Wish::ForgetCalls)
-}
-
-fn refused(why: &str) -> Failure {
-    Failure::new(Exit::InvalidInput, "the lab does not do that").because(why.to_owned())
+fn refused(path: &Path, reasons: Vec<String>) -> Failure {
+    let failure =
+        Failure::new(Exit::InvalidInput, format!("the lab in `{}` does not do that", path.display()));
+    reasons.into_iter().fold(failure, Failure::because).hint("remove the file to begin again")
 }
 
 fn unasked(path: &Path, error: &std::io::Error) -> Failure {

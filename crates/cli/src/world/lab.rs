@@ -39,8 +39,7 @@ pub struct LabRun {
 pub fn open(site: Site<'_>, file: PathBuf, runtime: &Runtime) -> Result<World, Halt> {
     let _context = runtime.enter();
     let kept = serve::load(&file).map_err(|error| broken(&file, &error))?;
-    let fresh = || rehearsal::setup(site.desired, SEED, Profile::Lab, Release::V9_2);
-    let hall = Arc::new(Hall::new(kept.unwrap_or_else(fresh)));
+    let hall = Arc::new(Hall::new(kept.unwrap_or_else(|| rehearsal_of(site))));
     let routes = hall.look(|lab| Routes::of_cluster(lab, site.desired));
     let inside = Arc::new(Inside::over(Arc::clone(&hall), routes));
     let reach = hall.look(|lab| reach(lab, inside)).ok_or_else(|| other_lab(&file))?;
@@ -53,14 +52,20 @@ pub fn open(site: Site<'_>, file: PathBuf, runtime: &Runtime) -> Result<World, H
         _ => Halt::unwritable(&file, &error),
     })?;
     serve::save(&hall, &file).map_err(|error| Halt::unwritable(&file, &error))?;
-    let keeper = runtime.spawn(keep(Arc::clone(&hall), fresh(), listener, file.clone()));
+    let keeper = runtime.spawn(keep(Arc::clone(&hall), listener, file.clone()));
     Ok(World { reach, lab: Some(LabRun { hall, file, keeper }), findings: Findings::new() })
 }
 
+fn rehearsal_of(site: Site<'_>) -> Lab {
+    let mut lab = rehearsal::setup(site.desired, SEED, Profile::Lab, Release::V9_2);
+    lab.mark_beginning();
+    lab
+}
+
 /// A run that is killed leaves the lab as it was a moment before.
-async fn keep(hall: Arc<Hall>, fresh: Lab, listener: UnixListener, file: PathBuf) {
+async fn keep(hall: Arc<Hall>, listener: UnixListener, file: PathBuf) {
     // What cannot be written now is told when the run ends.
-    tokio::join!(serve::keep_state(&hall, &file), control::listen(Arc::clone(&hall), fresh, listener));
+    tokio::join!(serve::keep_state(&hall, &file), control::listen(Arc::clone(&hall), listener));
 }
 
 impl LabRun {

@@ -94,6 +94,71 @@ fn events_reach_a_lab_that_runs_and_one_in_a_file() {
     assert_eq!(online(&state(&lab)), true);
     assert_eq!(event(&lab, &["--after", "30", "vm-stopped", "1999"]).code, 0);
     assert!(state(&lab)["ground"]["agenda"].to_string().contains("vm_stopped"));
+    assert_eq!(event(&lab, &["--on", "/version", "certificate-swapped"]).code, 0);
+    let yaml = lab.run(&["lab", "faults", "--state", "lab.json", "-o", "yaml"]).stdout;
+    assert!(yaml.starts_with("- ") && yaml.contains("path: /version\n"), "{yaml}");
+    assert!(lab.run(&["lab", "state", "--state", "lab.json", "-o", "yaml"]).stdout.contains("\nfactory:"));
+}
+
+#[test]
+fn a_lab_begins_again_as_it_was_set_up_whoever_serves_it() {
+    let lab = Lab::new(&[]);
+    drop(Served::start(&lab, &["--host", "a=4:8", "--host", "b=4:8", "--strangers", "3", "--seed", "5"]));
+    let set_up = state(&lab);
+    let like_the_first = |state: &Value| {
+        let seen = |state: &Value| (state["pve"]["hosts"].clone(), state["strangers"].clone());
+        assert_eq!(seen(state), seen(&set_up));
+        assert_eq!(
+            (&state["persona"], &state["pve"]["access"]),
+            (&set_up["persona"], &set_up["pve"]["access"])
+        );
+    };
+    let served = Served::start(&lab, &["--host", "c=1:1", "--profile", "instant", "--seed", "6"]);
+    assert_eq!(event(&lab, &["host-down", "b"]).code, 0);
+    let reset = ["lab", "reset", "--state", "lab.json"];
+    assert_eq!(lab.run(&reset).code, 0);
+    let again = state(&lab);
+    like_the_first(&again);
+    let factories = &again["ground"]["web"]["factories"];
+    assert!(factories.to_string().contains("127.0.0.1:"), "hosts still find the factory: {factories}");
+    drop(served);
+    assert_eq!(event(&lab, &["host-down", "a"]).code, 0);
+    assert_eq!(lab.run(&reset).code, 0);
+    like_the_first(&state(&lab));
+}
+
+#[test]
+fn a_fault_plan_that_cannot_be_followed_is_refused() {
+    let lab = Lab::new(&[(
+        "plan.json",
+        r#"[{"server": "pve", "path": "/version", "fault": {"status": {"code": 700, "when": "before"}}},
+            {"server": "talos", "path": "*", "fault": {"status": {"code": 500, "when": "after"}}},
+            {"server": "kube", "path": "*",
+             "fault": {"befall": {"event": {"host_down": {"host": "pve9"}}, "when": "before"}}}]"#,
+    )]);
+    drop(Served::start(&lab, &[]));
+    let refused = lab.run(&["lab", "faults", "--state", "lab.json", "plan.json"]);
+    assert_eq!(refused.code, 3);
+    insta::assert_snapshot!(refused.stderr, @r"
+    error: `plan.json` is no fault plan
+      fault 1: 700 is no status of an HTTP answer: these are 200 to 599
+      fault 2: 500 is no status of gRPC: these are 0 to 16
+      fault 3: there is no host `pve9`
+    hint: a plan is a JSON list; `ichor lab faults --help` shows one
+    ");
+    assert_eq!(lab.run(&["lab", "faults", "--state", "lab.json"]).stdout, "[]\n");
+}
+
+#[test]
+fn hosts_have_names_of_their_own() {
+    let lab = Lab::new(&[]);
+    let twice = lab.run(&["lab", "serve", "--host", "a=1:1", "--host", "b=1:1", "--host", "a=2:2"]);
+    assert_eq!(twice.code, 3);
+    insta::assert_snapshot!(twice.stderr, @r"
+    error: the lab cannot have these hosts
+      `a` is there more than once
+    hint: a lab has up to 200 hosts, each with a name of its own
+    ");
 }
 
 #[test]
@@ -128,4 +193,16 @@ fn what_cannot_happen_is_said() {
     hint: see what is there:
         ichor lab state --state lab.json
     ");
+    for (words, why) in [
+        (["--after", "5", "vm-stopped", "4711"], "there is no VM 4711"),
+        (["--after", "5", "host-up", "pve9"], "there is no host `pve9`"),
+        (["--after", "5", "storage-broken", "attic"], "storage 'attic' does not exist"),
+        (["--on", "/version", "host-down", "pve9"], "there is no host `pve9`"),
+    ] {
+        let never = event(&lab, &words);
+        assert_eq!(never.code, 1, "{words:?}");
+        assert!(never.stderr.contains("will not happen") && never.stderr.contains(why), "{}", never.stderr);
+    }
+    // A VM may be there by the time of a call.
+    assert_eq!(event(&lab, &["--on", "/version", "vm-stopped", "4711"]).code, 0);
 }

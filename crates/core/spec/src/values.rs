@@ -1,22 +1,34 @@
 //! Single values: numbers in a range, addresses, ids, paths, references to secrets.
 
-use std::{net::IpAddr, str::FromStr};
+mod kubernetes;
+mod loose;
+mod network;
+mod scalars;
+mod secrets;
+
+use std::str::FromStr;
 
 use ichor_model::{
-    ClusterName, Code, Finding, HostName, KubernetesVersion, MacAddress, MachineName, Minor, Problem,
-    SecretRef, Size, Span, TalosVersion, VmId,
+    ClusterName, Code, HostName, KubernetesVersion, MacAddress, MachineName, Minor, Problem, Size,
+    TalosVersion, VmId,
     desired::{
         AddressDelivery, Arch, Bios, Board, CloneKind, ConfigDelivery, Hostnames, ImageSource, Role, Verify,
     },
     net::MacPrefix,
 };
-use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::Value;
 
+pub(crate) use self::scalars::{clear_name, clear_text};
+pub use self::{
+    kubernetes::{LabelKey, LabelValue, Taint},
+    loose::{Any, LooseText, Release},
+    network::{Address, CertSan, Cidr, Domain, Ip, TimeServer, Url, is_dns_name},
+    scalars::{Factor, Int},
+    secrets::{Recipient, Secret, TextOrSecret},
+};
 use crate::{
     read::{Read, Reader, formed, keys, parsed, words},
-    yaml::{Key, Kind, Node, show},
+    yaml::{Node, show},
 };
 
 parsed! {
@@ -117,163 +129,6 @@ word_enum! {
     }
     /// The filesystem of an extra disk.
     Filesystem { Xfs = "xfs", Ext4 = "ext4", }
-}
-
-/// Words that YAML readers disagree about.
-const AMBIGUOUS: [&str; 8] = ["y", "n", "yes", "no", "on", "off", "true", "false"];
-
-fn is_ambiguous(text: &str) -> bool {
-    text.len() <= 5 && AMBIGUOUS.contains(&text.to_ascii_lowercase().as_str())
-}
-
-impl Read for String {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let text = clear_text(node, reader, "text")?;
-        if text.is_empty() {
-            reader.empty(node);
-            return None;
-        }
-        Some(text.to_owned())
-    }
-}
-
-/// Returns text, unless other YAML readers would take it for a switch.
-pub(crate) fn clear_text<'n>(node: &'n Node, reader: &mut Reader, wanted: &str) -> Option<&'n str> {
-    let (text, plain) = reader.scalar(node, wanted)?;
-    if plain && is_ambiguous(text) {
-        reader.findings.push(ambiguous(node, text, "is text here", "a switch"));
-        return None;
-    }
-    Some(text)
-}
-
-/// Returns a name, unless other YAML readers would take it for a switch or a number.
-pub(crate) fn clear_name<'n>(node: &'n Node, reader: &mut Reader, wanted: &str) -> Option<&'n str> {
-    let text = clear_text(node, reader, wanted)?;
-    let plain = matches!(node.kind, Kind::Scalar { plain: true, .. });
-    if plain && is_number(text) {
-        reader.findings.push(ambiguous(node, text, "is a name here", "a number"));
-        return None;
-    }
-    Some(text)
-}
-
-/// Whether some YAML reader takes text that begins with a digit for a number: `12`, `1e3`, `0x1f`.
-fn is_number(text: &str) -> bool {
-    let based = ["0x", "0o", "0b"].iter().find_map(|prefix| text.strip_prefix(prefix));
-    let based = based.is_some_and(|digits| u128::from_str_radix(digits, 16).is_ok());
-    text.starts_with(|c: char| c.is_ascii_digit()) && (based || text.parse::<f64>().is_ok())
-}
-
-fn ambiguous(node: &Node, text: &str, wanted: &str, taken_for: &str) -> Finding {
-    Finding::error(
-        Code::AMBIGUOUS_TEXT,
-        node.span,
-        format!("`{text}` {wanted}, but {taken_for} to some YAML readers"),
-    )
-    .remedy(format!("write \"{text}\" with quotes"))
-}
-
-impl Read for bool {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let (text, plain) = reader.scalar(node, "`true` or `false`")?;
-        match text {
-            "true" if plain => return Some(true),
-            "false" if plain => return Some(false),
-            _ => {}
-        }
-        let quoted = !plain && matches!(text, "true" | "false");
-        let remedy = match text.to_ascii_lowercase().as_str() {
-            "true" | "false" if quoted => format!("write `{text}` without quotes"),
-            "yes" | "y" | "on" | "1" | "true" => "write `true`".into(),
-            "no" | "n" | "off" | "0" | "false" => "write `false`".into(),
-            _ => "write `true` or `false`".into(),
-        };
-        let message = if quoted {
-            format!("\"{text}\" in quotes is text, not a switch")
-        } else {
-            format!("`{}` is neither true nor false", show(text))
-        };
-        reader.findings.push(Finding::error(Code::BAD_BOOLEAN, node.span, message).remedy(remedy));
-        None
-    }
-}
-
-/// A whole number between two bounds, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Int<const LOW: u32, const HIGH: u32>(pub u32);
-
-impl<const LOW: u32, const HIGH: u32> Read for Int<LOW, HIGH> {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let wanted = format!("a whole number from {LOW} to {HIGH}");
-        let (text, _) = reader.scalar(node, &wanted)?;
-        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if digits && text.len() > 1 && text.starts_with('0') {
-            let bare = text.trim_start_matches('0');
-            let bare = if bare.is_empty() { "0" } else { bare };
-            let message = "starts with a zero, which other YAML readers take for an octal number";
-            reader.problem(
-                Code::BAD_NUMBER,
-                node.span,
-                text,
-                Problem::new(message, format!("write `{}`", show(bare))),
-            );
-            return None;
-        }
-        let number = digits.then(|| text.parse().ok()).flatten();
-        if let Some(number) = number.filter(|number| (LOW..=HIGH).contains(number)) {
-            return Some(Self(number));
-        }
-        let message =
-            if digits { format!("is not from {LOW} to {HIGH}") } else { "is not a whole number".to_owned() };
-        reader.problem(Code::BAD_NUMBER, node.span, text, Problem::new(message, format!("write {wanted}")));
-        None
-    }
-}
-
-impl<const LOW: u32, const HIGH: u32> JsonSchema for Int<LOW, HIGH> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        format!("Int_{LOW}_{HIGH}").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "integer", "minimum": LOW, "maximum": HIGH })
-    }
-}
-
-/// How many times over a resource may be given out.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Factor(pub f64);
-
-impl Read for Factor {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let (text, _) = reader.scalar(node, "a factor from 0.1 to 100, as in `2.0`")?;
-        let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-        let factor = plain.then(|| text.parse::<f64>().ok()).flatten().filter(|f| (0.1..=100.0).contains(f));
-        if factor.is_none() {
-            let problem = Problem::new("is not a factor", "write a number from 0.1 to 100, as in `2.0`");
-            reader.problem(Code::BAD_NUMBER, node.span, text, problem);
-        }
-        factor.map(Self)
-    }
-}
-
-impl JsonSchema for Factor {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Factor".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "number", "minimum": 0.1, "maximum": 100 })
-    }
 }
 
 /// The JSON schema of a text value: a description, a pattern and an example.
@@ -401,199 +256,6 @@ impl FromStr for NamePattern {
     }
 }
 
-/// A machine's address, as written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Address {
-    /// So many addresses after the network's own.
-    Offset(u32),
-    /// This one.
-    Ip(IpAddr),
-    /// Whatever the DHCP server gives.
-    Dhcp,
-}
-
-impl FromStr for Address {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        if text == "dhcp" {
-            return Ok(Self::Dhcp);
-        }
-        if let Some(offset) = text.strip_prefix('+') {
-            let digits = !offset.is_empty() && offset.bytes().all(|b| b.is_ascii_digit());
-            return digits.then(|| offset.parse().ok()).flatten().map(Self::Offset).ok_or_else(|| {
-                Problem::new("is not an offset", "write `+` and a whole number, as in `+10`")
-            });
-        }
-        parse_ip(text).map(Self::Ip)
-    }
-}
-
-fn parse_ip(text: &str) -> Result<IpAddr, Problem> {
-    let (address, prefix) =
-        text.split_once('/').map_or((text, None), |(address, rest)| (address, Some(rest)));
-    let parsed = address
-        .parse()
-        .map_err(|_| Problem::new("is not an address", "write it as in `10.0.0.11` or `fd00::11`"))?;
-    match prefix {
-        None => Ok(parsed),
-        Some(_) => {
-            Err(Problem::new("has a prefix length; that of the network is used", format!("write `{parsed}`")))
-        }
-    }
-}
-
-impl JsonSchema for Address {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Address".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "An address, an offset from the network's first address such as `+10`, or `dhcp`.",
-            // To a YAML reader `+10` is a number.
-            "anyOf": [
-                { "type": "string", "pattern": r"^(\+[0-9]+|dhcp|[0-9a-fA-F:.]+)$" },
-                { "type": "integer", "minimum": 0 },
-            ],
-            "examples": ["+10", "10.0.0.11", "dhcp"],
-        })
-    }
-}
-
-/// A single address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
-#[schemars(transparent)]
-pub struct Ip(pub IpAddr);
-
-impl Read for Ip {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let (text, _) = reader.scalar(node, "an address, as in `10.0.0.1`")?;
-        parse_ip(text)
-            .map(Self)
-            .map_err(|problem| reader.problem(Code::BAD_ADDRESS, node.span, text, problem))
-            .ok()
-    }
-}
-
-/// A network, named by its first address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cidr(pub IpNet);
-
-impl Read for Cidr {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let (text, _) = reader.scalar(node, "a network, as in `10.0.0.0/24`")?;
-        let Ok(net) = text.parse::<IpNet>() else {
-            let problem =
-                Problem::new("is not a network", "write it with its prefix length, as in `10.0.0.0/24`");
-            reader.problem(Code::BAD_ADDRESS, node.span, text, problem);
-            return None;
-        };
-        if net != net.trunc() {
-            let problem = Problem::new("has host bits set", format!("write `{}`", net.trunc()));
-            reader.problem(Code::HOST_BITS, node.span, text, problem);
-            return None;
-        }
-        Some(Self(net))
-    }
-}
-
-impl JsonSchema for Cidr {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Cidr".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A network, named by its first address.",
-            "type": "string",
-            "pattern": "^[0-9a-fA-F:.]+/[0-9]{1,3}$",
-            "examples": ["10.0.0.0/24", "fd00:10::/64"],
-        })
-    }
-}
-
-/// The address of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Url {
-    /// What stands before `://`.
-    pub scheme: String,
-    /// Everything, without a slash at the end.
-    pub text: String,
-}
-
-impl Read for Url {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let (text, _) = reader.scalar(node, "a URL, as in `https://pve1.example:8006`")?;
-        match text.parse() {
-            Ok(url) => Some(url),
-            // What stands before an `@` may be a password: neither it nor its line is shown.
-            Err(Problem { message, remedy }) if text.contains('@') => {
-                let finding = Finding::error(Code::BAD_URL, node.span, format!("this URL {message}"));
-                reader.findings.push(finding.remedy(remedy).private());
-                None
-            }
-            Err(problem) => {
-                reader.problem(Code::BAD_URL, node.span, text, problem);
-                None
-            }
-        }
-    }
-}
-
-impl FromStr for Url {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        let wrong = |message: &str| Problem::new(message, "write it as in `https://pve1.example:8006`");
-        if text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(wrong("is not a URL"));
-        }
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| no_scheme(text))?;
-        if scheme.is_empty() || !scheme.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()) {
-            return Err(wrong("is not a URL"));
-        }
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let (user, place) =
-            authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
-        if user.is_some_and(|user| user.contains(':')) {
-            return Err(Problem::new("has a password in it", "keep secrets out of the inventory: remove it"));
-        }
-        check_authority(place)?;
-        Ok(Self { scheme: scheme.into(), text: text.trim_end_matches('/').into() })
-    }
-}
-
-fn no_scheme(text: &str) -> Problem {
-    if text.contains('@') {
-        let remedy = "begin with the scheme, as in `ssh://git@git.example/fleet.git`";
-        return Problem::new("has no scheme", remedy);
-    }
-    Problem::new("has no scheme", format!("write `https://{}`", show(text)))
-}
-
-fn check_authority(place: &str) -> Result<(), Problem> {
-    let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, "")) => (host, None),
-        Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(""))),
-        None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
-    };
-    if host.is_empty() {
-        return Err(Problem::new("names no server", "write it as in `https://pve1.example:8006`"));
-    }
-    if port.is_some_and(|port| port.contains(':')) {
-        let remedy = "write the address in brackets, as in `https://[fd00::5]:8006`";
-        return Err(Problem::new("has an IPv6 address without brackets, or two ports", remedy));
-    }
-    if port.is_some_and(|port| port.parse::<u16>().map_or(true, |number| number == 0)) {
-        return Err(Problem::new(
-            "has a port that is not a number from 1 to 65535",
-            "write it as in `:8006`",
-        ));
-    }
-    Ok(())
-}
-
 /// A path, relative to the directory of the inventory. It is written relative to the file that names
 /// it, which may be shared defaults in a directory above.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -624,19 +286,6 @@ impl FromStr for FilePath {
     }
 }
 
-/// Whether text is a DNS name. One that ends in a number is a mistyped address.
-pub fn is_dns_name(text: &str) -> bool {
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    let last = text.rsplit('.').next().unwrap_or_default();
-    let numeric = last.bytes().all(|b| b.is_ascii_digit());
-    text.len() <= 253 && !numeric && text.split('.').all(label)
-}
-
 /// The processor model shown to a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuType(pub String);
@@ -651,61 +300,6 @@ impl FromStr for CpuType {
             return Err(Problem::new("is not a processor model", remedy));
         }
         Ok(Self(text.into()))
-    }
-}
-
-/// A name or an address that a certificate carries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CertSan(pub String);
-
-impl FromStr for CertSan {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        if text.parse::<IpAddr>().is_ok() || is_dns_name(text.strip_prefix("*.").unwrap_or(text)) {
-            return Ok(Self(text.into()));
-        }
-        Err(Problem::new(
-            "is neither a DNS name nor an address",
-            "write it without scheme and port: `k8s.lab.example`, `*.lab.example` or `10.0.0.5`",
-        ))
-    }
-}
-
-/// Where a machine gets the time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimeServer(pub String);
-
-impl FromStr for TimeServer {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        // Talos takes PTP clocks by their device.
-        let device = text.strip_prefix("/dev/").is_some_and(|name| {
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        });
-        if device || text.parse::<IpAddr>().is_ok() || is_dns_name(text) {
-            return Ok(Self(text.into()));
-        }
-        Err(Problem::new(
-            "is neither a DNS name nor an address",
-            "write it without scheme and port, as in `pool.ntp.org` or `10.0.0.1`",
-        ))
-    }
-}
-
-/// A DNS domain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Domain(pub String);
-
-impl FromStr for Domain {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        if is_dns_name(text) && !text.bytes().any(|b| b.is_ascii_uppercase()) {
-            return Ok(Self(text.into()));
-        }
-        Err(Problem::new("is not a DNS domain", "use a to z, 0 to 9, `-` and `.`, as in `cluster.local`"))
     }
 }
 
@@ -760,38 +354,6 @@ impl FromStr for PciSlot {
     }
 }
 
-/// Somebody who can decrypt the cluster's secrets: the public key of age, or of SSH.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recipient(pub String);
-
-impl Read for Recipient {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let (text, _) = reader.scalar(node, "a public key, as in `age1...`")?;
-        if is_recipient(text) {
-            return Some(Self(text.into()));
-        }
-        let remedy = "write the public key: `age1...`, `ssh-ed25519 ...` or `ssh-rsa ...`";
-        reader.findings.push(bad_secret(node.span, "this is not the public key of a recipient", remedy));
-        None
-    }
-}
-
-/// Whether text is a public key, by its form.
-fn is_recipient(text: &str) -> bool {
-    let mut words = text.split(' ');
-    match (words.next(), words.next()) {
-        (Some(key), None) => key.strip_prefix("age1").is_some_and(|data| {
-            data.len() >= 58
-                && data.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        }),
-        (Some("ssh-ed25519" | "ssh-rsa"), Some(key)) => {
-            let base64 = |b: u8| b.is_ascii_alphanumeric() || b"+/=".contains(&b);
-            key.starts_with("AAAA") && key.len() >= 68 && key.bytes().all(base64)
-        }
-        _ => false,
-    }
-}
-
 /// A Proxmox tag; Proxmox keeps them in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tag(pub String);
@@ -808,72 +370,6 @@ impl FromStr for Tag {
             return Err(Problem::new("is too long for a tag", "use at most 64 characters"));
         }
         Ok(Self(text.to_ascii_lowercase()))
-    }
-}
-
-/// A key of a Kubernetes label, annotation or taint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LabelKey(pub String);
-
-impl FromStr for LabelKey {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
-        let prefix_ok = prefix.is_none_or(|prefix| {
-            !prefix.is_empty()
-                && prefix.len() <= 253
-                && prefix.split('.').all(|label| label.parse::<MachineName>().is_ok())
-        });
-        if prefix_ok && !name.is_empty() && is_label_text(name) {
-            return Ok(Self(text.into()));
-        }
-        Err(Problem::new(
-            "is not a key for labels, annotations or taints",
-            "write `name` or `example.com/name`, the name of at most 63 characters",
-        ))
-    }
-}
-
-fn is_label_text(text: &str) -> bool {
-    let ends_ok = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= 63
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-        && ends_ok(text.chars().next())
-        && ends_ok(text.chars().last())
-}
-
-/// A value of a Kubernetes label; it may be empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LabelValue(pub String);
-
-impl FromStr for LabelValue {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        if is_label_text(text) {
-            return Ok(Self(text.into()));
-        }
-        Err(Problem::new("is not a label value", "use at most 63 letters, digits, `-`, `_` and `.`"))
-    }
-}
-
-/// A taint without its key: `NoSchedule` or `value:NoSchedule`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taint(pub String);
-
-impl FromStr for Taint {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        let (value, effect) = text.rsplit_once(':').unwrap_or(("", text));
-        if is_label_text(value) && ["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
-            return Ok(Self(text.into()));
-        }
-        Err(Problem::new(
-            "is not a taint",
-            "write `NoSchedule`, `PreferNoSchedule` or `NoExecute`, or `value:NoSchedule`",
-        ))
     }
 }
 
@@ -938,158 +434,6 @@ impl FromStr for SchematicId {
     }
 }
 
-/// A reference to a secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Secret(pub SecretRef);
-
-const SECRET_FORMS: &str = "write where it is: `{env: NAME}`, `{file: path}`, `{sops: path#key}`, `{vault: mount/path#field}` or `{command: [word, ...]}`";
-
-impl Read for Secret {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        match &node.kind {
-            Kind::Map(entries) if entries.len() == 1 => {
-                let (key, value) = &entries[0];
-                read_secret(key, value, reader).map(Self)
-            }
-            Kind::Map(_) => {
-                reader.findings.push(bad_secret(node.span, "a reference has exactly one key", SECRET_FORMS));
-                None
-            }
-            _ => {
-                let message = "a secret must not stand in an inventory";
-                reader.findings.push(bad_secret(node.span, message, SECRET_FORMS));
-                None
-            }
-        }
-    }
-}
-
-/// Whatever is written where a secret is wanted may be one: neither it nor its line is ever shown.
-fn bad_secret(at: Span, message: &str, remedy: &str) -> Finding {
-    Finding::error(Code::BAD_SECRET, at, message).remedy(remedy).private()
-}
-
-fn read_secret(key: &Key, value: &Node, reader: &mut Reader) -> Option<SecretRef> {
-    let make: fn(String) -> SecretRef = match key.text.as_str() {
-        "command" => return read_command(value, reader),
-        "env" => SecretRef::Env,
-        "file" => SecretRef::File,
-        "sops" => SecretRef::Sops,
-        "vault" => SecretRef::Vault,
-        _ => {
-            let message = "this is no place where secrets are found";
-            reader.findings.push(bad_secret(key.span, message, SECRET_FORMS));
-            return None;
-        }
-    };
-    let Kind::Scalar { text, .. } = &value.kind else {
-        reader.findings.push(bad_secret(value.span, "a place of secrets is one text", SECRET_FORMS));
-        return None;
-    };
-    match place_problem(&key.text, text) {
-        Some((message, remedy)) => {
-            reader.findings.push(bad_secret(value.span, message, remedy));
-            None
-        }
-        None if matches!(key.text.as_str(), "file" | "sops") => Some(make(reader.rebase(text, value.span))),
-        None => Some(make(text.clone())),
-    }
-}
-
-/// Says what is wrong with the place of a secret, and what to write instead.
-fn place_problem(kind: &str, place: &str) -> Option<(&'static str, &'static str)> {
-    const NO_KEY: &str = "this does not say which value is meant";
-    let has_key = place.split_once('#').is_some_and(|(path, key)| !path.is_empty() && !key.is_empty());
-    match kind {
-        _ if place.is_empty() => Some(("the place of the secret is empty", SECRET_FORMS)),
-        "env" if !place.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => Some((
-            "this is not the name of an environment variable",
-            "write its name alone, as in `{env: ICHOR_PVE_TOKEN}`",
-        )),
-        "sops" if !has_key => {
-            Some((NO_KEY, "add `#` and its key, as in `{sops: secrets.sops.yaml#proxmox.token}`"))
-        }
-        "vault" if !has_key => Some((NO_KEY, "add `#` and its field, as in `{vault: secret/pve#token}`")),
-        _ => None,
-    }
-}
-
-fn read_command(value: &Node, reader: &mut Reader) -> Option<SecretRef> {
-    let words: Option<Vec<String>> = match &value.kind {
-        Kind::List(items) if !items.is_empty() => items.iter().map(command_word).collect(),
-        _ => None,
-    };
-    if words.is_none() {
-        let remedy = "write it as in `{command: [pass, show, pve]}`";
-        reader.findings.push(bad_secret(value.span, "a command is a list of its words", remedy));
-    }
-    words.map(SecretRef::Command)
-}
-
-fn command_word(node: &Node) -> Option<String> {
-    match &node.kind {
-        Kind::Scalar { text, .. } if !text.is_empty() => Some(text.clone()),
-        _ => None,
-    }
-}
-
-impl JsonSchema for Secret {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Secret".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let place = |description: &str| json_schema!({ "type": "string", "minLength": 1, "description": description });
-        json_schema!({
-            "description": "Where a secret is found. Secrets themselves never stand in an inventory.",
-            "type": "object",
-            "minProperties": 1,
-            "maxProperties": 1,
-            "additionalProperties": false,
-            "properties": {
-                "env": place("An environment variable."),
-                "file": place("A file, relative to the one that names it."),
-                "sops": place("A value in a SOPS file: `path#dotted.key`."),
-                "vault": place("A field of a Vault or OpenBao KV v2 secret: `mount/path#field`."),
-                "command": {
-                    "type": "array", "items": { "type": "string" }, "minItems": 1,
-                    "description": "A command whose output is the secret, as a list of its words.",
-                },
-            },
-        })
-    }
-}
-
-/// Plain text, or a reference to a secret.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
-#[schemars(untagged)]
-pub enum TextOrSecret {
-    /// Plain text.
-    Text(LooseText),
-    /// A secret.
-    Secret(Secret),
-}
-
-impl Read for TextOrSecret {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        match &node.kind {
-            Kind::Map(_) => Secret::read(node, reader).map(Self::Secret),
-            _ => LooseText::read(node, reader).map(Self::Text),
-        }
-    }
-}
-
-/// Text that may be anything, also empty or a word such as `true`: values of settings that the
-/// program behind them reads as text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LooseText(pub String);
-
-impl Read for LooseText {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        reader.scalar(node, "text").map(|(text, _)| Self(text.to_owned()))
-    }
-}
-
 /// The JSON schema of text that other YAML readers may take for something else.
 macro_rules! loose_text_schema {
     ($($type:ident, $kinds:tt, $description:literal, $example:literal;)*) => {
@@ -1111,80 +455,4 @@ loose_text_schema! {
     LooseText, ["string", "number", "boolean"], "Text, which may look like a number or a switch.", "1024";
     Release, ["string", "number"], "A release, such as `v1.18.2`.", "v1.18.2";
     LabelValue, ["string", "number"], "A Kubernetes label value, at most 63 characters.", "apps";
-}
-
-/// The release of an add-on, as its makers write it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release(pub String);
-
-impl Read for Release {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        String::read(node, reader).map(Self)
-    }
-}
-
-/// Any YAML, handed on as it is to Talos, Kubernetes or Helm.
-#[derive(Debug, Clone, PartialEq, JsonSchema)]
-pub struct Any(pub Value);
-
-impl Read for Any {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        any_value(node, reader).map(Self)
-    }
-}
-
-fn any_value(node: &Node, reader: &mut Reader) -> Option<Value> {
-    match &node.kind {
-        Kind::Null => Some(Value::Null),
-        Kind::Scalar { text, plain: false } => Some(Value::String(text.clone())),
-        Kind::Scalar { text, plain: true } => plain_value(node, text, reader),
-        Kind::List(items) => {
-            let values: Vec<_> = items.iter().map(|item| any_value(item, reader)).collect();
-            values.into_iter().collect::<Option<_>>().map(Value::Array)
-        }
-        Kind::Map(entries) => {
-            let values: Vec<_> =
-                entries.iter().map(|(key, value)| (key.text.clone(), any_value(value, reader))).collect();
-            values
-                .into_iter()
-                .map(|(key, value)| value.map(|value| (key, value)))
-                .collect::<Option<_>>()
-                .map(Value::Object)
-        }
-    }
-}
-
-/// Gives unquoted text the meaning that both YAML 1.1 (Kubernetes, Talos) and 1.2 readers give it,
-/// and refuses what they disagree about.
-fn plain_value(node: &Node, text: &str, reader: &mut Reader) -> Option<Value> {
-    match text {
-        "true" => return Some(Value::Bool(true)),
-        "false" => return Some(Value::Bool(false)),
-        _ => {}
-    }
-    if is_ambiguous(text) {
-        reader.findings.push(ambiguous(node, text, "is text to YAML 1.2", "a switch"));
-        return None;
-    }
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit() || b == b'_')
-    {
-        let problem = Problem::new(
-            "is a decimal number to some readers and an octal one to others",
-            format!("quote it, \"{text}\", or drop the zeros"),
-        );
-        reader.problem(Code::BAD_NUMBER, node.span, text, problem);
-        return None;
-    }
-    let numeric = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    if numeric && !text.starts_with('+') {
-        if let Ok(number) = text.parse::<i64>() {
-            return Some(number.into());
-        }
-        let float = text.parse::<f64>().ok().filter(|_| digits.starts_with(|c: char| c.is_ascii_digit()));
-        if let Some(number) = float.and_then(serde_json::Number::from_f64) {
-            return Some(Value::Number(number));
-        }
-    }
-    Some(Value::String(text.to_owned()))
 }

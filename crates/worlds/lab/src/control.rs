@@ -11,7 +11,7 @@ use std::{
 use ichor_sim::{
     Lab,
     faults::{Calls, Fault, FaultPlan, Kind, When},
-    incident::Incident,
+    incident::{Impossible, Incident},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -75,13 +75,13 @@ pub async fn open(state: &Path) -> io::Result<UnixListener> {
 }
 
 /// Fulfils wishes. Never returns.
-pub async fn listen(hall: Arc<Hall>, fresh: Lab, listener: UnixListener) {
+pub async fn listen(hall: Arc<Hall>, listener: UnixListener) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        let (hall, fresh) = (Arc::clone(&hall), fresh.clone());
+        let hall = Arc::clone(&hall);
         tokio::spawn(async move {
             // Whoever asks and goes away does not wait for the answer.
-            let _ = attend(&hall, &fresh, stream).await;
+            let _ = attend(&hall, stream).await;
         });
     }
 }
@@ -90,13 +90,13 @@ fn close_to_others(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
 }
 
-async fn attend(hall: &Hall, fresh: &Lab, stream: UnixStream) -> io::Result<()> {
+async fn attend(hall: &Hall, stream: UnixStream) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
     (&mut stream).take(MAX_WISH).read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line) {
-        Ok(wish) => hall.visit(|lab| fulfil(lab, fresh, wish))?,
-        Err(error) => serde_json::json!({ "error": error.to_string() }),
+        Ok(wish) => hall.visit(|lab| fulfil(lab, wish))?,
+        Err(error) => Err(vec![error.to_string()]),
     };
     let mut answer = serde_json::to_vec(&answer)?;
     answer.push(b'\n');
@@ -104,55 +104,65 @@ async fn attend(hall: &Hall, fresh: &Lab, stream: UnixStream) -> io::Result<()> 
     stream.shutdown().await
 }
 
-/// Fulfils a wish, and returns the answer.
-pub fn fulfil(lab: &mut Lab, fresh: &Lab, wish: Wish) -> io::Result<Value> {
-    match wish {
+/// What became of a wish: the answer, or all reasons why it is not fulfilled.
+pub type Answer = Result<Value, Vec<String>>;
+
+/// Fulfils a wish.
+pub fn fulfil(lab: &mut Lab, wish: Wish) -> io::Result<Answer> {
+    Ok(match wish {
         Wish::State => {
             let mut state = serde_json::to_value(&*lab)?;
             state["lower_bound"] = serde_json::to_value(lab.ground.bound.lower())?;
             Ok(state)
         }
         Wish::Faults => Ok(serde_json::to_value(&lab.ground.faults)?),
-        Wish::SetFaults(plan) => {
-            lab.ground.faults = plan;
-            Ok(Value::Null)
-        }
-        Wish::Befall(incident, moment) => Ok(befall(lab, incident, moment)),
+        Wish::SetFaults(plan) => set_faults(lab, plan),
+        Wish::Befall(incident, moment) => befall(lab, incident, moment),
         Wish::ForgetCalls => {
             lab.forget_calls();
             Ok(Value::Null)
         }
-        Wish::Reset => {
-            let now = lab.ground.now;
-            *lab = fresh.clone();
-            lab.advance(now);
-            Ok(Value::Null)
-        }
+        Wish::Reset if lab.begin_again() => Ok(Value::Null),
+        Wish::Reset => Err(vec!["nobody wrote down how the lab began".to_owned()]),
+    })
+}
+
+/// Sets the fault plan, if it can be followed.
+fn set_faults(lab: &mut Lab, plan: FaultPlan) -> Answer {
+    let mut mistakes = plan.mistakes();
+    let absent = plan.incidents().filter_map(|(number, incident)| {
+        let why = lab.has_place_of(incident).err()?;
+        Some(format!("fault {number}: {why}"))
+    });
+    mistakes.extend(absent);
+    if !mistakes.is_empty() {
+        return Err(mistakes);
     }
+    lab.ground.faults = plan;
+    Ok(Value::Null)
 }
 
 /// Lets something befall a lab, and says what stands in the way if it cannot.
-fn befall(lab: &mut Lab, incident: Incident, moment: Moment) -> Value {
+fn befall(lab: &mut Lab, incident: Incident, moment: Moment) -> Answer {
+    let told = |why: Impossible| vec![why.to_string()];
     match moment {
-        Moment::Now => match lab.befall(&incident) {
-            Ok(()) => Value::Null,
-            Err(why) => serde_json::json!({ "error": why.to_string() }),
-        },
+        Moment::Now => lab.befall(&incident).map_err(told)?,
         Moment::After(millis) => {
+            lab.has_place_of(&incident).and(lab.has_vm_of(&incident)).map_err(told)?;
             let at = lab.ground.now + Duration::from_millis(millis);
             lab.befall_at(at, incident);
-            Value::Null
         }
         Moment::Call(on, occurrence) => {
+            lab.has_place_of(&incident).map_err(told)?;
             let fault = Kind::Befall { event: incident, when: When::Before };
             lab.ground.faults.0.push(Fault { on, occurrence, fault, seen: 0 });
-            Value::Null
         }
     }
+    Ok(Value::Null)
 }
 
 /// Asks a lab that runs; nothing: there is none.
-pub async fn ask(state: &Path, wish: &Wish) -> io::Result<Option<Value>> {
+pub async fn ask(state: &Path, wish: &Wish) -> io::Result<Option<Answer>> {
     let Ok(mut stream) = UnixStream::connect(socket_of(state)).await else { return Ok(None) };
     let mut line = serde_json::to_vec(wish)?;
     line.push(b'\n');

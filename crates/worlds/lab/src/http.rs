@@ -18,6 +18,7 @@ use hyper_util::{
 };
 use ichor_sim::{
     Door,
+    pve::request::{Spool, Spooled},
     wire::{Request, Response, StreamId},
 };
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -27,8 +28,10 @@ use crate::{
     console::{self, Granted, Wish},
 };
 
-/// Most bytes of a request body. Uploads are images of the lab, which are small.
+/// Most bytes of a request body.
 const MAX_BODY: usize = 64 * 1024 * 1024;
+/// So much of a body is read that Proxmox can say it is too large: it takes half of this at most, and looks no further.
+const ENOUGH_FOR_PROXMOX: usize = 1024 * 1024;
 /// A real Proxmox closes idle connections after 5 s; clients must cope, so the lab does it too.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -68,7 +71,7 @@ async fn answer(
     let head = request.method() == hyper::Method::HEAD;
     let mut request = request;
     let wish = if *door == Door::Pve { Wish::read(&mut request) } else { None };
-    let request = read(hall, certificate, request).await?;
+    let request = read(hall, door, certificate, request).await?;
     let response = hall.ask(|lab| lab.call(door, &request)).await;
     let response = match wish {
         None => response,
@@ -82,6 +85,7 @@ async fn answer(
 
 async fn read(
     hall: &Hall,
+    door: &Door,
     certificate: Option<Vec<u8>>,
     request: hyper::Request<Incoming>,
 ) -> Result<Request, Broken> {
@@ -89,17 +93,57 @@ async fn read(
     let headers = parts.headers.iter().map(|(name, value)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     });
-    let headers = headers.collect();
-    let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| Broken)?.to_bytes();
-    Ok(Request {
-        began: hall.now(),
+    let mut request = Request {
         method: parts.method.as_str().to_owned(),
         path: parts.uri.path().to_owned(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
-        headers,
-        body: body.to_vec(),
+        headers: headers.collect(),
         client_certificate: certificate,
-    })
+        ..Request::default()
+    };
+    let spool = if *door == Door::Pve { hall.look(|lab| lab.spool(&request)) } else { None };
+    match spool {
+        Some(spool) => request.upload = Some(take_in(spool, body).await?),
+        None if *door == Door::Pve => request.body = beginning(body).await?,
+        None => {
+            let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| Broken)?;
+            request.body = body.to_bytes().to_vec();
+        }
+    }
+    request.began = hall.now();
+    Ok(request)
+}
+
+/// Takes an upload in, piece by piece, whatever its size. Nobody waits for the rest of one that is refused.
+async fn take_in(mut spool: Spool, mut body: Incoming) -> Result<Spooled, Broken> {
+    while let Some(piece) = next(&mut body).await? {
+        spool.take(&piece);
+        if spool.has_failed() {
+            break;
+        }
+    }
+    Ok(spool.finish())
+}
+
+/// Reads as much of a body as Proxmox would.
+async fn beginning(mut body: Incoming) -> Result<Vec<u8>, Broken> {
+    let mut read = Vec::new();
+    while read.len() < ENOUGH_FOR_PROXMOX
+        && let Some(piece) = next(&mut body).await?
+    {
+        read.extend_from_slice(&piece);
+    }
+    Ok(read)
+}
+
+/// Returns the next piece of a body; nothing at its end.
+async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Broken> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(piece) = frame.map_err(|_| Broken)?.into_data() {
+            return Ok(Some(piece));
+        }
+    }
+    Ok(None)
 }
 
 fn write(

@@ -11,12 +11,16 @@ use ichor_lab::{
     proxy::Routes,
     serve::{self, Listening, Ports},
 };
-use ichor_net::{Direct, Endpoint, Fingerprint, HttpClient, Trust};
+use ichor_net::{
+    Direct, Endpoint, Fingerprint, HttpClient, Trust,
+    tls::{Protocol, Secure},
+};
 use ichor_port::{Http, Method, Request, Response, Secret, TransportError};
 use ichor_pve::{Client, Kind, Token, api};
 use ichor_sim::{
     faults::FaultPlan,
     profile::Profile,
+    pve::storage::checksum::Checksum,
     setup::{Setup, TOKEN, USER},
 };
 use tokio::{
@@ -145,4 +149,49 @@ async fn a_state_is_kept_and_continued() {
     let again = serve::load(&path).expect("readable").expect("there");
     assert!(again.pve.access.pools.contains_key("talos"));
     assert_eq!(serve::load(&folder.path().join("none.json")).expect("no error"), None);
+}
+
+/// The file that comes last in a body, as clients write it.
+fn upload(checksum: &str) -> (String, &'static str) {
+    let part = |name: &str, text: &str| {
+        format!("--cut\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{text}\r\n")
+    };
+    let front = part("content", "iso") + &part("checksum-algorithm", "sha256") + &part("checksum", checksum);
+    let head = "--cut\r\nContent-Disposition: form-data; name=\"filename\"; filename=\"large.iso\"\r\n\r\n";
+    (front + head, "\r\n--cut--\r\n")
+}
+
+#[tokio::test]
+async fn large_uploads_are_taken_in_without_being_kept() {
+    const PIECES: usize = 70;
+    let open = open().await;
+    let piece = vec![b'x'; 1 << 20];
+    let mut sum = Checksum::of("sha256");
+    (0..PIECES).for_each(|_| sum.update(&piece));
+    let (front, end) = upload(&sum.finish());
+    let length = front.len() + PIECES * piece.len() + end.len();
+    let head = format!(
+        "POST /api2/json/nodes/pve1/storage/local/upload HTTP/1.1\r\nHost: pve1\r\n\
+         Authorization: PVEAPIToken={}\r\nContent-Type: multipart/form-data; boundary=cut\r\n\
+         Content-Length: {length}\r\n\r\n",
+        open.token
+    );
+    let secure = Secure::new(Trust::Pin(open.pin), None, Protocol::Http1).expect("TLS");
+    let stream = TcpStream::connect(open.at.pve).await.expect("a connection");
+    let mut stream = secure.connect(stream, "127.0.0.1").await.expect("TLS");
+    stream.write_all((head + &front).as_bytes()).await.expect("sent");
+    for _ in 0..PIECES {
+        stream.write_all(&piece).await.expect("sent");
+    }
+    stream.write_all(end.as_bytes()).await.expect("sent");
+    let mut answer = [0; 15];
+    stream.read_exact(&mut answer).await.expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    let client = open.client(&open.token);
+    let there =
+        client.send(&api::volumes(&"pve1".parse().expect("a name"), "local", "iso")).await.expect("a list");
+    let large = there.iter().find(|file| file.volid.ends_with("large.iso")).expect("it is there");
+    assert_eq!(large.size, (PIECES * piece.len()) as u64);
+    let state = open.hall.look(|lab| serde_json::to_vec(lab).expect("a state").len());
+    assert!(state < 8 << 20, "only its beginning is kept: {state} bytes");
 }

@@ -1,10 +1,15 @@
 //! A plan of what goes wrong: which call, which occurrence of it, and how.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{hostility::Hostility, incident::Incident};
+
+/// The statuses that an HTTP answer can have.
+const ANSWERS: RangeInclusive<u16> = 200..=599;
+/// The last of gRPC's statuses, for a caller whom nobody knows.
+const LAST_OF_GRPC: u16 = 16;
 
 /// What will go wrong, in the order in which it is looked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +161,52 @@ impl FaultPlan {
         }
         met
     }
+
+    /// Says what is wrong with a plan: what can never be answered, and calls that never come.
+    pub fn mistakes(&self) -> Vec<String> {
+        let of = |(number, fault): (usize, &Fault)| {
+            let place = format!("fault {}", number + 1);
+            fault.mistakes().into_iter().map(move |what| format!("{place}: {what}"))
+        };
+        self.0.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// Returns what befalls the datacentre, with the number of the fault.
+    pub fn incidents(&self) -> impl Iterator<Item = (usize, &Incident)> {
+        self.0.iter().enumerate().filter_map(|(number, fault)| match &fault.fault {
+            Kind::Befall { event, .. } => Some((number + 1, event)),
+            _ => None,
+        })
+    }
+}
+
+impl Fault {
+    fn mistakes(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if !self.on.path.starts_with(['/', '*']) {
+            found.push(format!("no call has the path `{}`: paths begin with `/`, or with `*`", self.on.path));
+        }
+        if self.on.server == Server::Talos && self.on.method.is_some() {
+            found.push("calls to Talos have no `method`".to_owned());
+        }
+        match (&self.fault, self.on.server) {
+            (Kind::Status { code, .. }, Server::Talos) if *code > LAST_OF_GRPC => {
+                found.push(format!("{code} is no status of gRPC: these are 0 to {LAST_OF_GRPC}"));
+            }
+            (Kind::Status { code, .. }, Server::Pve | Server::Factory | Server::Kube)
+                if !ANSWERS.contains(code) =>
+            {
+                // Below 200 a server says only that the answer is still to come.
+                found.push(format!(
+                    "{code} is no status of an HTTP answer: these are {} to {}",
+                    ANSWERS.start(),
+                    ANSWERS.end()
+                ));
+            }
+            _ => {}
+        }
+        found
+    }
 }
 
 impl Calls {
@@ -240,6 +291,27 @@ mod tests {
         let mut meet = || plan.meet(Server::Pve, "POST", "/nodes/pve1/qemu").kind.is_some();
         assert_eq!([meet(), meet(), meet()], [false, true, false]);
         assert_eq!(plan.meet(Server::Pve, "GET", "/nodes/pve1/qemu"), Met::default());
+    }
+
+    #[test]
+    fn what_no_server_can_answer_is_a_mistake() {
+        let plan = |server: &str, code: u16| -> Vec<String> {
+            let text = format!(
+                r#"[{{"server": "{server}", "path": "*", "fault": "twice"}},
+                    {{"server": "{server}", "path": "*", "fault": {{"status": {{"code": {code}, "when": "after"}}}}}}]"#
+            );
+            serde_json::from_str::<FaultPlan>(&text).expect("plan").mistakes()
+        };
+        for (server, good, bad) in [("pve", [200, 599], [199, 600]), ("talos", [0, 16], [17, 500])] {
+            assert_eq!(good.map(|code| plan(server, code)), [const { Vec::<String>::new() }; 2], "{server}");
+            for code in bad {
+                let found = plan(server, code);
+                assert_eq!(found.len(), 1, "{server} {code}");
+                assert!(found[0].starts_with(&format!("fault 2: {code} is no status of")), "{found:?}");
+            }
+        }
+        let never = r#"[{"server": "talos", "method": "POST", "path": "Bootstrap", "fault": "twice"}]"#;
+        assert_eq!(serde_json::from_str::<FaultPlan>(never).expect("plan").mistakes().len(), 2);
     }
 
     #[test]

@@ -375,6 +375,9 @@ pub struct AgentView {
     pub hostname: String,
     /// The Talos release.
     pub version: String,
+    /// The release of the kernel.
+    #[serde(default)]
+    pub kernel: String,
     /// Its interfaces.
     pub interfaces: Vec<AgentInterface>,
 }
@@ -391,7 +394,7 @@ pub struct AgentInterface {
 }
 
 /// Bytes as base64: a list of numbers would have four times their length.
-mod as_base64 {
+pub(crate) mod as_base64 {
     use base64::{Engine, engine::general_purpose::STANDARD};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -220,6 +220,38 @@ impl fmt::Display for Incident {
     }
 }
 
+impl Incident {
+    /// Returns the host and the storage that it names.
+    fn place(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            Self::VmMigrated { host, .. } | Self::HostDown { host } | Self::HostUp { host } => {
+                (Some(host), None)
+            }
+            Self::StorageFull { storage, host } | Self::StorageFreed { storage, host } => {
+                (host.as_deref(), Some(storage))
+            }
+            Self::StorageBroken { storage } | Self::StorageMended { storage } => (None, Some(storage)),
+            _ => (None, None),
+        }
+    }
+
+    /// Returns the VM that it names.
+    const fn vmid(&self) -> Option<VmId> {
+        match self {
+            Self::VmMigrated { vmid, .. }
+            | Self::VmStopped { vmid }
+            | Self::VmDeleted { vmid }
+            | Self::VmReplaced { vmid }
+            | Self::ClockLost { vmid }
+            | Self::ClockSet { vmid }
+            | Self::AgentSilent { vmid }
+            | Self::AgentBack { vmid }
+            | Self::LeaseChanged { vmid, .. } => Some(*vmid),
+            _ => None,
+        }
+    }
+}
+
 impl Lab {
     /// Lets an incident happen now. Strangers whom it hits count as they are afterwards: it was not a client of the
     /// lab who touched them.
@@ -234,6 +266,20 @@ impl Lab {
     /// Lets an incident happen at a moment. One that cannot happen then does not.
     pub fn befall_at(&mut self, at: Time, incident: Incident) {
         self.ground.agenda.add(at, agenda::Event::Incident(incident));
+    }
+
+    /// Says whether an incident that is to happen later names hosts and storages that are there. Neither comes to be
+    /// while a lab runs, as VMs do.
+    pub fn has_place_of(&self, incident: &Incident) -> Result<(), Impossible> {
+        let (host, storage) = incident.place();
+        let host = host.filter(|name| !self.pve.hosts.contains_key(*name)).map(no_host);
+        let storage = storage.map(|name| self.pve.storage.definition(name).map(drop));
+        host.map_or(Ok(()), Err).and(storage.unwrap_or(Ok(()))).map_err(Impossible)
+    }
+
+    /// Says whether the VM of an incident that is to happen later is there.
+    pub fn has_vm_of(&self, incident: &Incident) -> Result<(), Impossible> {
+        incident.vmid().map_or(Ok(()), |vmid| vm(&self.pve, vmid).map(drop)).map_err(Impossible)
     }
 
     fn happen(&mut self, incident: &Incident) -> Result<(), String> {
@@ -267,8 +313,9 @@ impl Lab {
                 let speaks = matches!(incident, Incident::AgentBack { .. });
                 machines.set_agent(ground, *vmid, speaks);
                 let is_machine = machines.machine(*vmid).is_some_and(|machine| machine.run.is_some());
-                if let Some(run) = pve.vms.get_mut(vmid).and_then(|vm| vm.run.as_mut()) {
-                    run.agent = (speaks && !is_machine).then_some(StandIn::Reader);
+                if let Some(Vm { config, run: Some(run), .. }) = pve.vms.get_mut(vmid) {
+                    let agent = || StandIn::reader(config.get("name").unwrap_or_default());
+                    run.agent = (speaks && !is_machine).then(agent);
                 }
                 Ok(())
             }

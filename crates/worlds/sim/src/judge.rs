@@ -80,7 +80,7 @@ fn say_that_nothing_is_judged() {
 /// Returns what the schema has against a request.
 fn faults(schema: &Value, request: &Request) -> Vec<String> {
     let decoded = request::front(request)
-        .and_then(|front| Ok((request::decode(request, &front, Release::V9_2)?, front)));
+        .and_then(|front| Ok((request::decode(request, &front, Release::V9_2, u64::MAX)?, front)));
     let Ok((decoded, front)) = decoded else { return vec!["it cannot be decoded".into()] };
     // Pages for browsers are not described; the other formatters take what this one takes.
     if front.formatter != "json" || front.path == "/" {

@@ -23,6 +23,7 @@ use crate::{
     pve::{
         Datacentre,
         qemu::console,
+        request::{self, Spool},
         storage::web::{Address, Page},
     },
     record::{Call, Record},
@@ -93,7 +94,7 @@ impl CallKey {
             server: door.server(),
             method: request.method.clone(),
             path: door.path(request).to_owned(),
-            said: digest(&(&request.query, &request.body)),
+            said: digest(&(&request.query, &request.body, &request.upload)),
         }
     }
 
@@ -133,6 +134,9 @@ pub struct Lab {
     /// The VMs of others, as they were when they were last left alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) strangers: Vec<Stranger>,
+    /// How it was when it began, where somebody may want it to begin again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    beginning: Option<Box<Self>>,
     /// What calls met that are not answered yet.
     #[serde(skip)]
     waiting: BTreeMap<CallKey, Met>,
@@ -155,6 +159,7 @@ impl Lab {
             clusters: kube::Clusters::default(),
             persona: None,
             strangers: Vec::new(),
+            beginning: None,
             waiting: BTreeMap::new(),
             taps: BTreeMap::new(),
         }
@@ -213,6 +218,12 @@ impl Lab {
             self.end(call, Some(response.status).filter(|status| *status != 0));
         }
         progress
+    }
+
+    /// Returns what takes in the body of a request, given without it, if Proxmox reads it as an upload. Whoever has
+    /// the whole body may as well call with it.
+    pub fn spool(&self, request: &Request) -> Option<Spool> {
+        request::spool(request, self.pve.spool_room())
     }
 
     /// Answers a call to the Talos API of whatever machine has an address.
@@ -366,6 +377,25 @@ impl Lab {
     /// Returns whether the host is up that clients of the Proxmox API talk to.
     pub fn front_is_up(&self) -> bool {
         self.pve.hosts.get(&self.pve.front).is_none_or(|host| host.online)
+    }
+
+    /// Makes the present state the one that the lab begins again with.
+    pub fn mark_beginning(&mut self) {
+        self.beginning = None;
+        self.beginning = Some(Box::new(self.clone()));
+    }
+
+    /// Begins again, as the lab was when its beginning was marked, whoever set it up; says whether it was. Time goes
+    /// on, and hosts still find the Image Factory where it listens now.
+    #[must_use]
+    pub fn begin_again(&mut self) -> bool {
+        let Some(beginning) = self.beginning.take() else { return false };
+        let now = self.ground.now;
+        let factories = std::mem::take(&mut self.ground.web.factories);
+        *self = Self { beginning: Some(beginning.clone()), ..*beginning };
+        self.ground.web.factories.extend(factories);
+        self.resume(now);
+        true
     }
 
     /// Forgets the calls so far, and measures anew how long what follows has to take.

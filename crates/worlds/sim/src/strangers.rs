@@ -162,7 +162,7 @@ fn move_in(lab: &mut Lab, kind: Kind, vmid: VmId, number: u32, host: &str) -> Re
     if !matches!(kind, Kind::Template | Kind::Idle) {
         power::launch(&mut lab.pve, &mut lab.ground, host, vmid).map_err(|error| error.as_text())?;
         if let Some(run) = lab.pve.vms.get_mut(&vmid).and_then(|vm| vm.run.as_mut()) {
-            run.agent = Some(StandIn::Reader);
+            run.agent = Some(StandIn::reader(&name));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Time;
+use crate::{clock::Time, pve::request::Spooled};
 
 /// An HTTP request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
+    /// An upload to Proxmox, in place of a body that was taken in piece by piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<Spooled>,
     /// Who calls, as far as TLS tells: the client's certificate as DER.
     pub client_certificate: Option<Vec<u8>>,
 }

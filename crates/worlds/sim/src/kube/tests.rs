@@ -107,6 +107,7 @@ impl World {
             body,
             client_certificate: self.certificate.clone(),
             began: self.lab.ground.now,
+            ..Request::default()
         };
         self.ask(&request)
     }

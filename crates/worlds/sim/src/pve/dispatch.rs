@@ -204,7 +204,7 @@ fn answered(
             };
         }
     }
-    let decoded = match request::decode(request, &front, dc.release) {
+    let decoded = match request::decode(request, &front, dc.release, dc.spool_room()) {
         Ok(decoded) => decoded,
         Err(response) => return Ok(response),
     };

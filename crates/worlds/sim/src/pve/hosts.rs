@@ -82,6 +82,11 @@ impl Host {
         self.ran_before + now.since(self.booted)
     }
 
+    /// Returns how much of the root file system is taken, in bytes.
+    pub const fn root_used(&self) -> u64 {
+        self.root_size / 7
+    }
+
     /// Returns whether the host's API answers what others forward to it.
     pub const fn answers(&self) -> bool {
         self.online && self.reachable
@@ -90,6 +95,13 @@ impl Host {
     /// Returns what others say who forward to it in vain.
     pub const fn silence(&self) -> &'static str {
         if self.reachable { "No route to host" } else { "Connection refused" }
+    }
+}
+
+impl Datacentre {
+    /// Returns how many bytes an upload may have: it is spooled on the root file system of the host that is called.
+    pub fn spool_room(&self) -> u64 {
+        self.hosts.get(&self.front).map_or(u64::MAX, |host| host.root_size - host.root_used())
     }
 }
 
@@ -129,7 +141,7 @@ pub fn figures(dc: &Datacentre, ground: &Ground, name: &str) -> Map<String, Valu
     figures.insert("maxcpu".into(), host.cpus.into());
     figures.insert("mem".into(), used_memory(dc, name).into());
     figures.insert("maxmem".into(), host.memory.into());
-    figures.insert("disk".into(), (host.root_size / 7).into());
+    figures.insert("disk".into(), host.root_used().into());
     figures.insert("maxdisk".into(), host.root_size.into());
     figures.insert("uptime".into(), host.uptime(ground.now).as_secs().into());
     figures
@@ -198,7 +210,7 @@ fn status(dc: &mut Datacentre, ground: &mut Ground, _: &mut Call, params: &Param
     let Some(host) = dc.hosts.get(&name) else { return Ok(Value::Null.into()) };
     let used = used_memory(dc, &name);
     let free = host.memory - used;
-    let root_used = host.root_size / 7;
+    let root_used = host.root_used();
     let build = format!("#1 SMP PREEMPT_DYNAMIC PMX {}", KERNEL.trim_end_matches("-pve"));
     let mut memory = json!({ "total": host.memory, "used": used, "free": free });
     if dc.release.at_least(9, 0) {

@@ -5,7 +5,10 @@ mod multipart;
 
 use serde_json::Value;
 
-pub use self::{form::unescaped, multipart::Upload};
+pub use self::{
+    form::unescaped,
+    multipart::{Spool, Spooled, Upload},
+};
 use crate::{
     pve::{
         Params, Release,
@@ -76,26 +79,50 @@ pub fn front(request: &Request) -> Result<Front, Response> {
     Ok(Front { path: format!("/{}", rest.trim_start_matches('/')), formatter: formatter.into() })
 }
 
-/// Reads query and body. The error is the answer.
-pub fn decode(request: &Request, front: &Front, release: Release) -> Result<Decoded, Response> {
+/// Returns what takes in the body of a request, if the server reads it as an upload. There is room for so many bytes.
+pub fn spool(request: &Request, room: u64) -> Option<Spool> {
+    let front = front(request).ok()?;
+    if !is_upload(&request.method, &front.path) {
+        return None;
+    }
+    let algorithm = form::parse(&request.query).into_iter().find(|(name, _)| name == "checksum-algorithm");
+    let algorithm = algorithm.and_then(|(_, value)| value.as_str().map(str::to_owned));
+    Some(Spool::new(&upload_boundary(request)?, algorithm, room))
+}
+
+fn upload_boundary(request: &Request) -> Option<String> {
+    let content_type = request.header("content-type")?;
+    multipart::boundary(content_type).filter(|_| media_type(content_type) == "multipart/form-data")
+}
+
+fn media_type(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Reads query and body; there is room for so many bytes of an upload. The error is the answer.
+pub fn decode(request: &Request, front: &Front, release: Release, room: u64) -> Result<Decoded, Response> {
     let method = request.method.as_str();
     let mut body = Vec::new();
     let mut upload = None;
-    if !request.body.is_empty() {
+    if !request.body.is_empty() || request.upload.is_some() {
         if !matches!(method, "PUT" | "POST") {
             return Err(answer::plain(501, &format!("Unexpected content for method '{method}'")));
         }
         let content_type = request.header("content-type").unwrap_or_default();
-        let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let kind = media_type(content_type);
         if is_upload(method, &front.path) {
-            let boundary = multipart::boundary(content_type).filter(|_| kind == "multipart/form-data");
-            let Some(boundary) = boundary else {
+            let Some(spool) = spool(request, room) else {
                 return Err(answer::plain(
                     501,
                     &format!("upload 'Content-Type '{content_type}' not implemented"),
                 ));
             };
-            (body, upload) = multipart::parse(&request.body, &boundary);
+            let spooled = request.upload.clone().unwrap_or_else(|| spool.all(&request.body));
+            if let Some(refusal) = spooled.refusal() {
+                return Err(refusal);
+            }
+            body = spooled.params.into_iter().map(|(name, value)| (name, value.into())).collect();
+            upload = spooled.file;
             if let Some(upload) = &upload {
                 body.push(("filename".into(), upload.filename.clone().into()));
             }

@@ -1,6 +1,7 @@
 //! Storages: their definitions, their volumes, and where images come from.
 
 mod api;
+pub mod checksum;
 pub mod definition;
 pub mod images;
 pub mod shelves;

@@ -319,9 +319,10 @@ pub fn hold_open(lab: &mut Lab, volume: &str, open: bool) {
 
 /// Lets the agent of a guest without a machine answer, or not any more.
 pub fn agent_comes_up(lab: &mut Lab, vmid: VmId, reads_only: bool, up: bool) {
-    let kind = if reads_only { StandIn::Reader } else { StandIn::Willing };
+    // The guest of the recordings was called so, whatever its VM.
+    let agent = StandIn { reads_only, ..StandIn::reader("cp-1") };
     if let Some(run) = lab.pve.vms.get_mut(&vmid).and_then(|vm| vm.run.as_mut()) {
-        run.agent = up.then_some(kind);
+        run.agent = up.then_some(agent);
     }
 }
 

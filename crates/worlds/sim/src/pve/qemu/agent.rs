@@ -3,7 +3,10 @@
 // Handlers share one signature, whether they can fail or not.
 #![allow(clippy::unnecessary_wraps)]
 
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use ichor_model::VmId;
 use serde::{Deserialize, Serialize};
@@ -23,14 +26,31 @@ use crate::{
 /// How long a probe waits for an agent that does not answer.
 const PROBE: Duration = Duration::from_secs(3);
 
-/// An agent in a VM without a machine: what the recordings' own guests answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StandIn {
-    /// It permits reading only.
-    Reader,
-    /// It does what it is asked.
-    Willing,
+/// An agent in a VM without a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandIn {
+    /// Whether it permits reading only, as administrators set it up.
+    pub reads_only: bool,
+    /// What it says.
+    pub view: AgentView,
+}
+
+impl StandIn {
+    /// An agent that permits reading only, in a guest that has no network.
+    pub fn reader(hostname: &str) -> Self {
+        let loopback = AgentInterface {
+            name: "lo".into(),
+            mac: Some("00:00:00:00:00:00".into()),
+            addresses: vec![(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)],
+        };
+        let view = AgentView {
+            hostname: hostname.to_owned(),
+            version: "v1.11.2".into(),
+            kernel: "6.12.48-talos".into(),
+            interfaces: vec![loopback],
+        };
+        Self { reads_only: true, view }
+    }
 }
 
 /// Commands of the agent: whether a reader permits them, and whether they answer.
@@ -247,9 +267,7 @@ fn with_file(
 ) -> Reply {
     let (vmid, host) = (params.path_vmid(), params.host());
     available(dc, ground, call, &host, vmid)?;
-    let reader =
-        dc.vms.get(&vmid).and_then(|vm| vm.run.as_ref()).and_then(|run| run.agent) == Some(StandIn::Reader);
-    let text = if reader {
+    let text = if stand_in(dc, vmid).is_some_and(|agent| agent.reads_only) {
         format!("Agent error: Command guest-{command} has been disabled")
     } else if command == "file-open" {
         format!("Agent error: failed to open file '{file}' (mode: 'r'): No such file or directory")
@@ -262,26 +280,30 @@ fn with_file(
     Err(ApiError::server(text).into())
 }
 
+/// Returns the agent of a guest that is no machine.
+fn stand_in(dc: &Datacentre, vmid: VmId) -> Option<&StandIn> {
+    dc.vms.get(&vmid)?.run.as_ref()?.agent.as_ref()
+}
+
 /// Asks the agent that is there.
 fn ask(dc: &Datacentre, ground: &mut Ground, vmid: VmId, command: &str) -> Value {
-    let stand_in = dc.vms.get(&vmid).and_then(|vm| vm.run.as_ref()).and_then(|run| run.agent);
-    if stand_in == Some(StandIn::Reader)
-        && let Some((_, false, _)) = COMMANDS.iter().find(|(name, _, _)| *name == command)
-    {
+    let stand_in = stand_in(dc, vmid);
+    let reads_only = stand_in.is_some_and(|agent| agent.reads_only);
+    if reads_only && let Some((_, false, _)) = COMMANDS.iter().find(|(name, _, _)| *name == command) {
         let text = format!("Command guest-{command} has been disabled");
         return json!({ "error": { "class": "CommandNotFound", "desc": text } });
     }
     let view = match stand_in {
-        Some(_) => recorded_view(),
+        Some(agent) => agent.view.clone(),
         None => ground.guests.get(&vmid).and_then(|guest| guest.agent.clone()).unwrap_or_default(),
     };
     match command {
         "network-get-interfaces" => Value::Array(view.interfaces.iter().map(interface).collect()),
         "get-host-name" => json!({ "host-name": view.hostname }),
-        "get-osinfo" => os_info(&view, stand_in.is_some()),
+        "get-osinfo" => os_info(&view),
         "get-timezone" => json!({ "zone": "UTC", "offset": 0 }),
         "get-time" => (ground.now.millis().saturating_mul(1_000_000)).into(),
-        "info" => agent_info(stand_in),
+        "info" => agent_info(reads_only),
         "get-fsinfo" | "get-users" | "get-memory-blocks" | "get-vcpus" => json!([]),
         "get-memory-block-info" => json!({ "size": 134_217_728 }),
         "fsfreeze-status" => "thawed".into(),
@@ -295,30 +317,14 @@ fn ask(dc: &Datacentre, ground: &mut Ground, vmid: VmId, command: &str) -> Value
     }
 }
 
-/// What the agent of the recordings' guest says.
-fn recorded_view() -> AgentView {
-    let address =
-        |text: &str| text.parse().map_or(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), |ip| ip);
-    AgentView {
-        hostname: "cp-1".into(),
-        version: "v1.11.2".into(),
-        interfaces: vec![AgentInterface {
-            name: "lo".into(),
-            mac: Some("00:00:00:00:00:00".into()),
-            addresses: vec![(address("127.0.0.1"), 8), (address("::1"), 128)],
-        }],
-    }
-}
-
-fn os_info(view: &AgentView, recorded: bool) -> Value {
-    let kernel = if recorded { "6.12.48-talos" } else { "6.18.9-talos" };
+fn os_info(view: &AgentView) -> Value {
     json!({
         "id": "talos",
         "name": "Talos",
         "pretty-name": format!("Talos ({})", view.version),
         "version-id": view.version,
         "machine": "x86_64",
-        "kernel-release": kernel,
+        "kernel-release": view.kernel,
         "kernel-version": "#1 SMP PREEMPT_DYNAMIC",
     })
 }
@@ -345,11 +351,11 @@ fn interface(interface: &AgentInterface) -> Value {
     row.into()
 }
 
-fn agent_info(stand_in: Option<StandIn>) -> Value {
+fn agent_info(reads_only: bool) -> Value {
     let commands: Vec<Value> = COMMANDS
         .iter()
         .map(|(name, reading, answers)| {
-            let enabled = *reading || stand_in != Some(StandIn::Reader);
+            let enabled = *reading || !reads_only;
             json!({ "name": format!("guest-{name}"), "enabled": enabled, "success-response": answers })
         })
         .collect();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::shelves::FileFacts;
-use crate::{factory::image_file, ground::Content, wire::Response};
+use super::{checksum::checksum, shelves::FileFacts};
+use crate::{factory::image_file, ground::Content, pve::request::Upload, wire::Response};
 
 /// What hosts can download, besides what the lab's Image Factory serves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -120,20 +120,24 @@ pub struct File {
 impl File {
     /// A file whose bytes are known.
     pub fn of_bytes(bytes: &[u8]) -> Self {
-        Self {
-            size: bytes.len() as u64,
-            facts: sniffed(bytes),
-            content: image_file::recognise(bytes),
-            packed: None,
-        }
+        Self::beginning_with(bytes, bytes.len() as u64, checksum("sha256", bytes))
+    }
+
+    /// A file that was uploaded.
+    pub fn uploaded(upload: &Upload) -> Self {
+        let sha256 = upload.checksums.get("sha256").cloned().unwrap_or_default();
+        Self::beginning_with(&upload.beginning, upload.size, sha256)
+    }
+
+    /// A file whose first bytes are known.
+    fn beginning_with(bytes: &[u8], size: u64, sha256: String) -> Self {
+        let facts = FileFacts { sha256: Some(sha256), data: size, ..FileFacts::default() };
+        Self { size, facts: sniffed(facts, bytes), content: image_file::recognise(bytes), packed: None }
     }
 }
 
 /// Looks at a file's first bytes, as `qemu-img` does.
-pub fn sniffed(bytes: &[u8]) -> FileFacts {
-    use sha2::{Digest, Sha256};
-    let sum: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut facts = FileFacts { sha256: Some(sum), data: bytes.len() as u64, ..FileFacts::default() };
+fn sniffed(mut facts: FileFacts, bytes: &[u8]) -> FileFacts {
     let long =
         |at: usize| bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map(u64::from_be_bytes);
     if bytes.starts_with(b"QFI\xfb") {
@@ -281,11 +285,11 @@ mod tests {
         let mut bytes = b"QFI\xfb\0\0\0\x03".to_vec();
         bytes.extend([0; 16]);
         bytes.extend((64u64 << 20).to_be_bytes());
-        let facts = sniffed(&bytes);
+        let facts = File::of_bytes(&bytes).facts;
         assert_eq!(
             (facts.image.as_deref(), facts.virtual_size, facts.backing),
             (Some("qcow2"), Some(64 << 20), None)
         );
-        assert_eq!(sniffed(b"Not Found").image, None);
+        assert_eq!(File::of_bytes(b"Not Found").facts.image, None);
     }
 }
