@@ -7,6 +7,7 @@ mod live;
 mod matrix;
 mod paths;
 mod reading;
+mod remains;
 mod rendering;
 
 use std::{

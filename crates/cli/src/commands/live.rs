@@ -54,6 +54,8 @@ pub struct Stage<'s> {
     pub live: &'s Live<'s>,
     /// Where its inventory lies.
     pub site: Site<'s>,
+    /// What Proxmox showed.
+    pub survey: &'s Survey,
     /// What was seen.
     pub observed: Observed,
     /// What is kept about it.
@@ -115,7 +117,7 @@ pub fn with<'t, T>(
 }
 
 /// The VMIDs that the inventory speaks of.
-fn wanted(site: Site<'_>) -> BTreeSet<VmId> {
+pub fn wanted(site: Site<'_>) -> BTreeSet<VmId> {
     let machines = site.desired.machines.iter().map(|machine| machine.vmid);
     machines.chain(site.desired.templates.iter().map(|template| template.vmid)).collect()
 }
@@ -168,6 +170,7 @@ impl Scene<'_> {
         let stage = Stage {
             live: &live,
             site: self.site,
+            survey,
             observed,
             store: &store,
             bundle,
