@@ -5,6 +5,7 @@ mod bad_worlds;
 mod crashes;
 mod live;
 mod matrix;
+mod merging;
 mod paths;
 mod reading;
 mod remains;
