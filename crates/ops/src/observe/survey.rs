@@ -87,6 +87,7 @@ impl Survey {
         for (vmid, guest) in &self.guests {
             match self.machine(*vmid, guest) {
                 Some(machine) if machine.cluster.as_deref() == Some(cluster) => machines.push(machine),
+                _ if self.is_template_of(*vmid, cluster) => {}
                 _ => foreign.push(ForeignVm {
                     vmid: *vmid,
                     host: guest.node.clone(),
@@ -97,6 +98,13 @@ impl Survey {
             }
         }
         World { hosts: hosts.collect(), machines, foreign, contract: None }
+    }
+
+    /// Whether a VM is a template that this cluster made. It keeps its number, and needs neither processors nor memory.
+    fn is_template_of(&self, vmid: VmId, cluster: &str) -> bool {
+        let Some(Ok(config)) = self.configs.get(&vmid) else { return false };
+        matches!(identify(vmid, config), Identity::Stamped(stamp)
+            if stamp.cluster == cluster && matches!(stamp.bearer, Bearer::Template(_)))
     }
 
     fn machine(&self, vmid: VmId, guest: &GuestRow) -> Option<SeenMachine> {
