@@ -98,7 +98,7 @@ fn finish(stage: &Stage<'_>, ending: &Ending, asked: &Asked, terminal: &Terminal
     if asked.json {
         return Ok(());
     }
-    run::show_status(stage.site.desired, &observed, terminal);
+    run::show_status(&stage.live.with_leases(), &observed, terminal);
     if let Some(path) = kubeconfig {
         terminal.tell(&format!("{}: kubectl reads {}", text::hint("access"), path.display()));
     }
