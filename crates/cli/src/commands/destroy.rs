@@ -55,8 +55,9 @@ fn act(
     let goal = Goal::Gone(extent);
     let plan = goal.plan(stage.live, &stage.observed);
     let remains = stage.runtime.block_on(stage.live.see_remains(stage.survey, &stage.observed));
-    let secrets = stage.store.bundle().display().to_string();
-    let stays = Stays { desired, observed: &stage.observed, remains: &remains, extent, secrets: &secrets };
+    let secrets = stage.bundle.map(|_| stage.store.bundle().display().to_string());
+    let stays =
+        Stays { desired, observed: &stage.observed, remains: &remains, extent, secrets: secrets.as_deref() };
     let shown = Steps { desired, plan: &plan, idle: steps::GONE };
     if asked.json {
         let event = json!({"event": "stays", "cluster": desired.cluster.name, "stays": stays.document()});

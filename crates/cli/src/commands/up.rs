@@ -34,7 +34,9 @@ const KUBECONFIG_LIFETIME: std::time::Duration = std::time::Duration::from_hours
 
 /// Makes a cluster.
 pub fn run(args: &Up, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    let asked = Asked { verb: "up", yes: args.yes, dry_run: args.dry_run, json: args.json };
+    // Whoever names a plan has seen it.
+    let yes = args.yes || args.plan.is_some();
+    let asked = Asked { verb: "up", yes, dry_run: args.dry_run, json: args.json };
     asked.check(terminal)?;
     let saved = args.plan.as_deref().map(read_plan).transpose()?;
     let intent = if args.dry_run { Intent::Look } else { Intent::Make };

@@ -1,7 +1,7 @@
 //! What stays when a cluster is destroyed.
 
 use ichor_model::{
-    Code, Desired, Finding, Observed,
+    Code, Desired, Finding, Observed, VmId,
     observed::{Owner, Sight},
 };
 use ichor_ops::observe::{KeptFile, KeptVolume, Remains};
@@ -24,8 +24,8 @@ pub struct Stays<'a> {
     pub remains: &'a Remains,
     /// How much goes.
     pub extent: Extent,
-    /// Where the secrets are, as it is shown.
-    pub secrets: &'a str,
+    /// Where the secrets are, as it is shown, if there are some.
+    pub secrets: Option<&'a str>,
 }
 
 impl Stays<'_> {
@@ -79,7 +79,7 @@ impl Stays<'_> {
         lines.extend(
             counted(&self.remains.backups, "backup", " of VMs with these numbers").into_iter().flatten(),
         );
-        lines.push(format!("the cluster's secrets, in {}", self.secrets));
+        lines.extend(self.secrets.map(|place| format!("the cluster's secrets, in {place}")));
         lines.extend(self.desired.proxmox.pool.as_ref().map(|pool| format!("the pool `{pool}`")));
         lines.extend(self.foreign());
         lines.extend(self.remains.unseen.iter().map(|what| format!("perhaps more; not seen: {what}")));
@@ -102,9 +102,14 @@ impl Stays<'_> {
         [first].into_iter().chain(named(&all)).collect()
     }
 
+    /// Names what has the number of a machine or a template, and is somebody else's. All else is none of our business.
     fn foreign(&self) -> Vec<String> {
+        let wanted = |vmid: &VmId| {
+            self.desired.machines.iter().any(|machine| machine.vmid == *vmid)
+                || self.desired.templates.iter().any(|template| template.vmid == *vmid)
+        };
         let seen = self.observed.vms.iter().filter_map(|(vmid, sight)| Some((vmid, sight.seen()?.as_ref()?)));
-        let foreign = seen.filter_map(|(vmid, vm)| {
+        let foreign = seen.filter(|(vmid, _)| wanted(vmid)).filter_map(|(vmid, vm)| {
             let whose = match &vm.owner {
                 Owner::Ours | Owner::OtherMachine(_) => return None,
                 Owner::OtherCluster(cluster) => format!("it belongs to cluster `{cluster}`"),
@@ -228,7 +233,7 @@ mod tests {
             observed: &observed,
             remains,
             extent,
-            secrets: ".ichor/lab",
+            secrets: Some(".ichor/lab"),
         };
         let text = stays(Extent::Machines, &remains).lines().join("\n");
         for line in [
