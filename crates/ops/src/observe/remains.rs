@@ -14,10 +14,10 @@ use std::{
 use futures_util::stream::{self, StreamExt};
 use ichor_kube::api::{self as kube, PersistentVolume};
 use ichor_model::{
-    HostName, Observed, Size, VmId,
+    Desired, HostName, Observed, Size, VmId,
     observed::{Sight, VmSeen},
 };
-use ichor_plan::files::{host_of, image_place, users_of};
+use ichor_plan::files::{host_of, image_place, images_storage, users_of};
 use ichor_pve::api::{self, VmConfig, VolumeRow};
 use tokio::time::timeout;
 
@@ -89,7 +89,7 @@ impl Live<'_> {
     /// Looks at what stays. `survey` and `observed` are of the same look.
     pub async fn see_remains(&self, survey: &Survey, observed: &Observed) -> Remains {
         let hosts = self.hosts_of(observed);
-        let questions = questions(survey, &hosts);
+        let questions = questions(self.desired, survey, &hosts);
         let (volumes, mut shelves) = tokio::join!(self.see_claimed(observed), self.ask_storages(questions));
         let mut remains = Remains { templates: templates(observed), ..Remains::default() };
         remains.volumes = match volumes {
@@ -178,15 +178,17 @@ impl Live<'_> {
     }
 }
 
-/// What to ask of which storage. One that all hosts share is asked once.
-fn questions(survey: &Survey, hosts: &BTreeSet<HostName>) -> BTreeSet<Question> {
+/// What to ask of which storage. One that all hosts share is asked once; images of ours are on their own storage alone.
+fn questions(desired: &Desired, survey: &Survey, hosts: &BTreeSet<HostName>) -> BTreeSet<Question> {
     let mut shared = BTreeSet::new();
     let mut questions = BTreeSet::new();
     for row in survey.storages.iter().filter(|row| hosts.contains(&row.node) && row.status == "available") {
         if row.shared == 1 && !shared.insert(row.storage.as_str()) {
             continue;
         }
-        for kind in ["images", "backup", "import", "iso"] {
+        let has_images = images_storage(desired, &row.node) == row.storage;
+        let kinds = ["images", "backup"].into_iter();
+        for kind in kinds.chain(["import", "iso"].into_iter().filter(|_| has_images)) {
             if row.content.split(',').any(|word| word == kind) {
                 questions.insert((row.node.clone(), row.storage.clone(), kind));
             }
