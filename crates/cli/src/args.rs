@@ -171,6 +171,17 @@ pub enum Color {
     Never,
 }
 
+/// Longest name of a context.
+const MAX_NAME: usize = 253;
+
+/// Reads the name of a context: any text that fits a line.
+fn context_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > MAX_NAME || text.chars().any(char::is_control) {
+        return Err(format!("a name has 1 to {MAX_NAME} characters on one line"));
+    }
+    Ok(text.to_owned())
+}
+
 impl Color {
     /// Finds the wish in arguments that could not be parsed, so that the complaint follows it too.
     #[expect(clippy::disallowed_methods, reason = "clap, which reads the environment, gave up")]

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod access;
 mod check;
 mod completions;
 mod destroy;

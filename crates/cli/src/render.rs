@@ -20,6 +20,7 @@ pub mod placement;
 pub mod places;
 pub mod plan;
 pub mod progress;
+pub mod remains;
 pub mod rendered;
 pub mod run_report;
 pub mod secrecy;

@@ -1,11 +1,15 @@
-//! `ichor talosconfig` and `ichor kubeconfig --offline`: access for people, made from the bundle alone.
+//! `ichor talosconfig` and `ichor kubeconfig`: access for people, made from the bundle alone.
 //!
-//! 1. [`endpoints`] or `server`: where the cluster is reached, as far as that is known;
+//! 1. [`endpoints`] or `server`: where the cluster is reached, as far as that is known; [`is_late`] and
+//!    [`known_endpoints`] tell whether somebody has to be asked first;
 //! 2. a client certificate, signed by the bundle's authority;
 //! 3. the file that holds both;
-//! 4. [`write()`]: to a file, if one is named, but never over something else.
+//! 4. [`write()`]: to a file, if one is named, but never over something else; or [`merge()`]: into a file that holds
+//!    access to other clusters too.
 
+mod block;
 mod holders;
+mod merge;
 
 use std::{net::IpAddr, path::Path, time::Duration};
 
@@ -22,6 +26,7 @@ use ichor_model::{
 use ipnet::IpNet;
 
 use self::holders::would_lose;
+pub use self::merge::{Merged, Merging, default_file, merge, rename};
 use crate::{
     Halt, Site, System,
     entropy::Draws,
@@ -225,6 +230,11 @@ pub fn own_address(machine: &Machine) -> Option<IpAddr> {
 fn vips(desired: &Desired) -> Vec<IpAddr> {
     let endpoint = &desired.cluster.endpoint;
     endpoint.vip.into_iter().chain(endpoint.kube_vip.as_ref().map(|kube_vip| kube_vip.address)).collect()
+}
+
+/// Whether a server is one whose address only its machine knows.
+pub fn is_late(desired: &Desired, to: &Server) -> bool {
+    server(desired, to).is_err_and(|finding| finding.code == Code::LATE_ADDRESS)
 }
 
 fn server(desired: &Desired, to: &Server) -> Result<String, Box<Finding>> {

@@ -4,10 +4,12 @@
 //! 1. [`Survey`]: what Proxmox shows of hosts, storages and VMs in two calls, and what VMs that may be ours say of
 //!    themselves; it tells resolving what is there ([`Survey::world`]);
 //! 2. [`Live::observe`]: the rest, all at once: machines, etcd, nodes, and images when some VM is still to be made;
-//! 3. `look_for`: what a single condition needs, for the engine.
+//! 3. [`Live::see_remains`]: what stays when the VMs go;
+//! 4. `look_for`: what a single condition needs, for the engine.
 
 mod kubernetes;
 mod machines;
+mod remains;
 mod survey;
 mod vms;
 
@@ -20,6 +22,7 @@ use ichor_plan::Condition;
 
 pub use self::{
     kubernetes::LastNodes,
+    remains::{KUBERNETES_WITHIN, KeptFile, KeptVolume, Remains},
     survey::{Survey, survey},
     vms::Found,
 };

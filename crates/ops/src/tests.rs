@@ -5,8 +5,10 @@ mod bad_worlds;
 mod crashes;
 mod live;
 mod matrix;
+mod merging;
 mod paths;
 mod reading;
+mod remains;
 mod rendering;
 
 use std::{

@@ -12,7 +12,9 @@ Examples:
 /// Removes a cluster: stops and deletes its VMs with their disks.
 ///
 /// Exactly what is ours goes, found by what each VM carries. Images and templates stay for the next time, unless
-/// asked otherwise. A cluster with `protect` in its inventory is refused. What stays is listed. Secrets are kept.
+/// asked otherwise. A cluster with `protect` in its inventory is refused. Secrets are kept. What stays is listed, before
+/// the question and at the end: also backups, disks that hang on no VM, and volumes that Kubernetes has on Proxmox, as
+/// far as it can still be asked. None of them is ever deleted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Destroy {

@@ -1,8 +1,9 @@
-//! `ichor destroy`: exactly what is ours goes.
+//! `ichor destroy`: exactly what is ours goes, and what stays is told before and after.
 
-use ichor_model::{Code, Desired, Finding, Findings, Observed, observed::Owner};
+use ichor_model::{Code, Desired, Finding, Findings};
 use ichor_ops::{Halt, converge::Goal, halt::only};
-use ichor_plan::Extent;
+use ichor_plan::{ClusterPlan, Extent};
+use serde_json::{Value, json};
 
 use super::{
     live::{self, Intent, Stage},
@@ -10,10 +11,10 @@ use super::{
     session::Gate,
 };
 use crate::{
-    args::{Destroy, Global},
+    args::{Destroy, Global, Output},
     exit::Exit,
     failure::Failure,
-    render::{steps, steps::Steps},
+    render::{remains::Stays, steps, steps::Steps},
     terminal::Terminal,
 };
 
@@ -26,40 +27,81 @@ pub fn run(args: &Destroy, global: &Global, terminal: &Terminal) -> Result<Exit,
     let done = live::with(global, terminal, intent, |stage| act(&stage, extent, &asked, terminal))?;
     match done {
         Gate::Closed(exit) => Ok(exit),
-        Gate::Open((session, exit)) => {
+        // Whoever reads events has read it all.
+        Gate::Open((session, (exit, _))) if args.json || global.output == Output::Table => {
             session.tell();
+            Ok(exit)
+        }
+        Gate::Open((session, (exit, document))) => {
+            session.show(String::new, || vec![document])?;
             Ok(exit)
         }
     }
 }
+
+/// How it ended, and what programs are told of it.
+type Ended = (Exit, Value);
 
 fn act(
     stage: &Stage<'_>,
     extent: Extent,
     asked: &Asked,
     terminal: &Terminal,
-) -> Result<(Exit, Findings), Halt> {
+) -> Result<(Ended, Findings), Halt> {
     let desired = stage.site.desired;
     if desired.cluster.protect && !asked.dry_run && stage.lab.is_none() {
         return Err(Halt::refused(only(protected(desired))));
     }
     let goal = Goal::Gone(extent);
     let plan = goal.plan(stage.live, &stage.observed);
-    if !asked.json {
-        terminal.tell(&steps::text(Steps { desired, plan: &plan, idle: steps::GONE }, terminal.width()));
+    let remains = stage.runtime.block_on(stage.live.see_remains(stage.survey, &stage.observed));
+    let secrets = stage.bundle.map(|_| stage.store.bundle().display().to_string());
+    let stays =
+        Stays { desired, observed: &stage.observed, remains: &remains, extent, secrets: secrets.as_deref() };
+    let shown = Steps { desired, plan: &plan, idle: steps::GONE };
+    if asked.json {
+        let event = json!({"event": "stays", "cluster": desired.cluster.name, "stays": stays.document()});
+        // Whoever does not read it any more has seen enough.
+        let _ = terminal.data(format!("{event}\n"));
+    } else {
+        terminal.tell(&steps::text(shown, terminal.width()));
     }
-    let findings = stays(desired, &stage.observed, extent);
+    let findings = only(stays.finding());
     if asked.dry_run {
-        return Ok((if plan.is_empty() { Exit::Done } else { Exit::ChangesPending }, findings));
+        let exit = if plan.is_empty() { Exit::Done } else { Exit::ChangesPending };
+        let mut document = steps::document(shown);
+        document["stays"] = stays.document();
+        return Ok(((exit, document), findings));
     }
-    let name = stage.site.name();
-    if !plan.is_empty()
-        && !asked.confirmed(&format!("This deletes cluster `{name}` with all its data."), name)
-    {
-        return Err(Halt::refused(only(run::not_confirmed("nothing was deleted"))));
-    }
+    confirm(stage, &plan, &stays, asked, terminal)?;
     let ending = run::carry_out(stage, &goal, &plan, asked, terminal)?;
-    Ok((ending.exit(), findings))
+    let exit = ending.exit();
+    let document = json!({
+        "cluster": desired.cluster.name,
+        "gone": exit == Exit::Done,
+        "exit_code": exit.code(),
+        "stays": stays.document(),
+    });
+    Ok(((exit, document), findings))
+}
+
+/// Shows what stays, and asks for the cluster's name, unless there is nothing to delete.
+fn confirm(
+    stage: &Stage<'_>,
+    plan: &ClusterPlan,
+    stays: &Stays<'_>,
+    asked: &Asked,
+    terminal: &Terminal,
+) -> Result<(), Halt> {
+    if plan.is_empty() || asked.yes {
+        return Ok(());
+    }
+    terminal.tell(&stays.text());
+    let name = stage.site.name();
+    if asked.confirmed(&format!("This deletes cluster `{name}` with all its data."), name) {
+        return Ok(());
+    }
+    Err(Halt::refused(only(run::not_confirmed("nothing was deleted"))))
 }
 
 fn protected(desired: &Desired) -> Finding {
@@ -67,31 +109,4 @@ fn protected(desired: &Desired) -> Finding {
     Finding::error(Code::PROTECTED, None, message)
         .because("its inventory says `cluster.protect: true`")
         .remedy("take that out of the inventory first, if you are sure")
-}
-
-/// Lists what is left on purpose.
-fn stays(desired: &Desired, observed: &Observed, extent: Extent) -> Findings {
-    let mut left = Vec::new();
-    if extent == Extent::Machines && !desired.images.is_empty() {
-        left.push("images and templates, for the next time (`--all` deletes them too)".to_owned());
-    }
-    left.push("the cluster's secrets".to_owned());
-    if let Some(pool) = &desired.proxmox.pool {
-        left.push(format!("the pool `{pool}`"));
-    }
-    let foreign = observed.vms.iter().filter_map(|(vmid, sight)| {
-        let vm = sight.seen()?.as_ref()?;
-        let whose = match &vm.owner {
-            Owner::Ours | Owner::OtherMachine(_) => return None,
-            Owner::OtherCluster(cluster) => format!("it belongs to cluster `{cluster}`"),
-            Owner::Foreign(why) => why.clone(),
-        };
-        Some(format!("VM {vmid} on host {}: {whose}", vm.host))
-    });
-    left.extend(foreign);
-    let finding = Finding::warning(Code::LEFT_ALONE, None, "this stays");
-    let finding = left.into_iter().fold(finding, Finding::because);
-    only(finding.remedy(
-        "volumes that Kubernetes made on Proxmox storages stay too, unless they were disks of these VMs",
-    ))
 }

@@ -54,6 +54,8 @@ pub struct Stage<'s> {
     pub live: &'s Live<'s>,
     /// Where its inventory lies.
     pub site: Site<'s>,
+    /// What Proxmox showed.
+    pub survey: &'s Survey,
     /// What was seen.
     pub observed: Observed,
     /// What is kept about it.
@@ -162,6 +164,7 @@ impl Scene<'_> {
         let stage = Stage {
             live: &live,
             site: self.site,
+            survey,
             observed,
             store: &store,
             bundle,

@@ -14,7 +14,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
-    render::secrets as render,
+    render::{given::Given, secrets as render},
     terminal::Terminal,
 };
 
@@ -84,7 +84,7 @@ fn export(args: &Export, global: &Global, terminal: &Terminal) -> Result<Exit, F
         Ok((made, findings))
     })?;
     match made {
-        Gate::Open(made) => session.give(&made, args.out.as_deref()),
+        Gate::Open(made) => session.give(&Given { made, path: args.out.clone(), merged: None }),
         Gate::Closed(exit) => Ok(exit),
     }
 }

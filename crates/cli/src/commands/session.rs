@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ichor_model::{Code, Desired, Finding, Findings, World};
-use ichor_ops::{Halt, HaltKind, Site, access::Made};
+use ichor_ops::{Halt, HaltKind, Site};
 use ichor_spec::Sources;
 use serde_json::Value;
 
@@ -16,7 +16,9 @@ use crate::{
         document,
         envelope::envelope,
         findings::{self, Changes},
-        findings_json, given, text,
+        findings_json,
+        given::{self, Given},
+        text,
     },
     terminal::Terminal,
 };
@@ -164,13 +166,14 @@ impl<'a> Session<'a> {
     }
 
     /// Gives access that was made: on standard output, or by saying which file it was written to.
-    pub fn give(&self, made: &Made, out: Option<&Path>) -> Result<Exit, Failure> {
-        if let Some(path) = out {
+    pub fn give(&self, given: &Given) -> Result<Exit, Failure> {
+        let Given { made, path, .. } = given;
+        if let Some(path) = path {
             let line = || {
-                self.terminal.tell(&format!("wrote {}", text::safe_line(&path.display().to_string())));
+                self.terminal.tell(&given::text(given, path));
                 String::new()
             };
-            return self.show(line, || vec![given::value(self.name(), made, path)]);
+            return self.show(line, || vec![given::value(self.name(), given, path)]);
         }
         self.tell();
         match self.output {

@@ -23,7 +23,8 @@ const WATCH_EVERY: Duration = Duration::from_secs(2);
 /// Shows a cluster.
 pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     let shown = live::with(global, terminal, Intent::Look, |stage| {
-        let desired = stage.site.desired;
+        // An endpoint that was leased is known by now.
+        let desired = &stage.live.with_leases();
         let first = Status::new(desired, &stage.observed);
         if !args.watch || global.output != Output::Table {
             let document = first.document();

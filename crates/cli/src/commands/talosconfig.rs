@@ -1,11 +1,8 @@
 //! `ichor talosconfig`: access to the Talos API.
 
-use ichor_ops::{
-    access::{self, TalosAccess, Target},
-    bundle::{self, Signer},
-};
+use ichor_ops::access::{self, Kind, TalosAccess};
 
-use super::session::{Gate, Session, one_reader_of_stdin};
+use super::access::{Asked, Recipe, run as give};
 use crate::{
     args::{Global, Talosconfig},
     exit::Exit,
@@ -16,26 +13,19 @@ use crate::{
 
 /// Makes a talosconfig.
 pub fn run(args: &Talosconfig, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    one_reader_of_stdin(global, args.secrets.as_deref())?;
-    let mut session = match Session::open(global, terminal)? {
-        Gate::Open(session) => session,
-        Gate::Closed(exit) => return Ok(exit),
-    };
     let wanted = TalosAccess { roles: args.roles.clone(), lifetime: args.lifetime };
-    let made = session.with_one(|site, sources| {
-        let given = args.secrets.as_deref();
-        let found = bundle::of_cluster(&OperatingSystem, site, given, Signer::Talos, sources)?;
-        let (made, mut findings) =
-            access::talosconfig(&OperatingSystem, site.desired, &found.bundle, &wanted)?;
-        findings.extend(found.findings);
-        if let Some(path) = &args.out {
-            let target = Target { path, overwrite: args.overwrite, given: args.secrets.as_deref() };
-            access::write(&OperatingSystem, site, &made, target)?;
-        }
-        Ok((made, findings))
-    })?;
-    match made {
-        Gate::Open(made) => session.give(&made, args.out.as_deref()),
-        Gate::Closed(exit) => Ok(exit),
-    }
+    let asked = Asked {
+        kind: Kind::Talosconfig,
+        offline: args.offline,
+        secrets: args.secrets.as_deref(),
+        out: args.out.as_deref(),
+        merge: args.merge,
+        context: args.context.as_deref(),
+        overwrite: args.overwrite,
+    };
+    let recipe = Recipe {
+        is_late: |desired: &_| !access::known_endpoints(desired).1.is_empty(),
+        make: |desired: &_, bundle: &_| access::talosconfig(&OperatingSystem, desired, bundle, &wanted),
+    };
+    give(&asked, &recipe, global, terminal)
 }

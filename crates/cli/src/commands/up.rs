@@ -34,7 +34,9 @@ const KUBECONFIG_LIFETIME: std::time::Duration = std::time::Duration::from_hours
 
 /// Makes a cluster.
 pub fn run(args: &Up, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    let asked = Asked { verb: "up", yes: args.yes, dry_run: args.dry_run, json: args.json };
+    // Whoever names a plan has seen it.
+    let yes = args.yes || args.plan.is_some();
+    let asked = Asked { verb: "up", yes, dry_run: args.dry_run, json: args.json };
     asked.check(terminal)?;
     let saved = args.plan.as_deref().map(read_plan).transpose()?;
     let intent = if args.dry_run { Intent::Look } else { Intent::Make };
@@ -98,7 +100,7 @@ fn finish(stage: &Stage<'_>, ending: &Ending, asked: &Asked, terminal: &Terminal
     if asked.json {
         return Ok(());
     }
-    run::show_status(stage.site.desired, &observed, terminal);
+    run::show_status(&stage.live.with_leases(), &observed, terminal);
     if let Some(path) = kubeconfig {
         terminal.tell(&format!("{}: kubectl reads {}", text::hint("access"), path.display()));
     }

@@ -80,6 +80,9 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
         ("talosconfig", vec!["--out", "t", "--secrets", "canary.yaml"]),
         ("kubeconfig", vec!["--offline"]),
         ("kubeconfig", vec!["--offline", "--out", "k"]),
+        ("kubeconfig", vec!["--merge", "--out", "k", "--context", "mine"]),
+        ("kubeconfig", vec!["--merge", "--out", "canary.yaml"]),
+        ("talosconfig", vec!["--merge", "--out", "t"]),
         ("kubeconfig", vec!["--offline", "--server", "nobody"]),
         ("image id", vec![]),
         // An address that no computer has: it cannot listen, and ends.

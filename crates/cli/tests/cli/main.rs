@@ -1,5 +1,6 @@
 //! The program as its users see it: stdout, stderr and exit code.
 
+mod access;
 mod canary;
 mod discovery;
 mod findings;
@@ -17,8 +18,9 @@ use tempfile::TempDir;
 /// Long enough for a loaded machine, short enough to notice a program that waits for ever.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Variables of the user's shell that change the output.
-const FOREIGN_VARIABLES: [&str; 4] = ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"];
+/// Variables of the user's shell that change the output, or where it goes.
+const FOREIGN_VARIABLES: [&str; 6] =
+    ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "KUBECONFIG", "TALOSCONFIG"];
 
 /// A directory of its own, in which the program runs.
 struct Lab {

@@ -265,3 +265,16 @@ fn several_clusters_are_drawn_one_at_a_time() {
     let outcome = lab.run(&["plan", "--offline", "-f", ".", "--graph", "mermaid", "--cluster", "a"]);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
 }
+
+#[test]
+fn a_saved_plan_is_done_without_asking() {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
+    let planned = lab.run(&["--lab", "plan", "--out", "plan.json"]);
+    assert_eq!(planned.code, 2, "{}", planned.stderr);
+    let unasked = lab.run(&["--lab", "up"]);
+    assert_eq!(unasked.code, 3, "nobody can be asked");
+    let done = lab.run(&["--lab", "up", "plan.json"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let stale = lab.run(&["--lab", "up", "plan.json"]);
+    assert!(stale.code == 7 && stale.stderr.contains("ICH-3113"), "{}", stale.stderr);
+}

@@ -2,14 +2,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ichor_kube::api;
+use ichor_kube::{Call, List, api};
 use ichor_model::observed::{NodeSeen, Sight};
-use tokio::time::Instant;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
 
 use crate::live::Live;
 
 /// Every node is waited for on its own, and one list answers for all of them.
 const FRESH: Duration = Duration::from_millis(250);
+
+/// How long one API server may take for a list of nodes. A run often goes on without.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Nodes by name.
 pub type Nodes = Sight<BTreeMap<String, NodeSeen>>;
@@ -33,6 +37,21 @@ impl Live<'_> {
     }
 
     async fn list_nodes(&self) -> Nodes {
+        match self.ask_kubernetes(&api::nodes(), PATIENCE).await {
+            Ok(nodes) => {
+                let seen = nodes.items.into_iter().map(|node| (node.name.clone(), see(&node)));
+                Sight::Seen(seen.collect())
+            }
+            Err(why) => Sight::Unseen(why),
+        }
+    }
+
+    /// Lists objects, as the first control plane whose API server answers in time shows them.
+    pub(super) async fn ask_kubernetes<T: DeserializeOwned>(
+        &self,
+        call: &Call<List<T>>,
+        patience: Duration,
+    ) -> Result<List<T>, String> {
         let mut why = "no control plane answers".to_owned();
         for machine in self.control_planes() {
             let client = match self.kubernetes(machine) {
@@ -43,15 +62,19 @@ impl Live<'_> {
                 }
                 None => continue,
             };
-            match client.list(&api::nodes()).await {
-                Ok(nodes) => {
-                    let seen = nodes.items.into_iter().map(|node| (node.name.clone(), see(&node)));
-                    return Sight::Seen(seen.collect());
+            match timeout(patience, client.list(call)).await {
+                Ok(Ok(list)) => return Ok(list),
+                Ok(Err(error)) => why = error.to_string(),
+                Err(_) => {
+                    why = format!(
+                        "Kubernetes on {} gave no answer within {}s",
+                        machine.name,
+                        patience.as_secs()
+                    );
                 }
-                Err(error) => why = error.to_string(),
             }
         }
-        Sight::Unseen(why)
+        Err(why)
     }
 }
 

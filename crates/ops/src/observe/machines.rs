@@ -4,15 +4,16 @@ use std::{net::IpAddr, time::Duration};
 
 use futures_util::future::join_all;
 use ichor_model::{
-    Desired, Observed,
+    Desired, MachineName, Observed,
     desired::{Machine, Role},
     observed::{MachineSeen, MemberSeen, Owner, Sight, TalosSeen},
 };
-use ichor_pve::api as pve;
+use ichor_pve::{api as pve, ownership::Whose};
 use ichor_talos::{Error, Face, Talos, api, peek, resource::MachineStatus};
 
 use tokio::time::timeout;
 
+use super::Survey;
 use crate::live::Live;
 
 /// How long somebody whom nobody expects may take for a handshake.
@@ -164,6 +165,35 @@ impl Live<'_> {
         let address = usable(self.desired, machine, &answer).ok_or("it has no address yet")?;
         self.memory.leased(&machine.name, address);
         Ok(())
+    }
+
+    /// Learns the addresses that control planes have leased, and says of which that could not be told, and why.
+    pub async fn learn_leases(&self, survey: &Survey) -> Vec<(MachineName, String)> {
+        for (vmid, guest) in &survey.guests {
+            self.memory.saw(*vmid, &guest.node);
+        }
+        let leased = self.control_planes().filter(|machine| Self::is_leased(machine));
+        let learnt = join_all(leased.map(|machine| async {
+            let told = match self.is_there(survey, machine) {
+                Ok(()) => self.find_lease(machine).await,
+                Err(why) => Err(why),
+            };
+            (machine.name.clone(), told)
+        }));
+        learnt.await.into_iter().filter_map(|(name, told)| Some((name, told.err()?))).collect()
+    }
+
+    /// Whether a machine's VM is there, ours, and may know an address.
+    fn is_there(&self, survey: &Survey, machine: &Machine) -> Result<(), String> {
+        let vmid = machine.vmid;
+        let guest = survey.guests.get(&vmid).ok_or("it has no VM yet")?;
+        let config = survey.configs.get(&vmid).ok_or("nobody asked its VM")?.as_ref();
+        let config = config.map_err(|why| format!("VM {vmid} cannot be looked at: {why}"))?;
+        match self.whose(machine, config) {
+            Whose::Ours if guest.status.as_deref() == Some("stopped") => Err(format!("VM {vmid} is off")),
+            Whose::Ours => Ok(()),
+            _ => Err(format!("VM {vmid} is not this machine")),
+        }
     }
 
     /// Looks at the members of etcd, as the first control plane that can tell sees them.

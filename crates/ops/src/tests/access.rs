@@ -82,7 +82,7 @@ fn write(memory: &Memory, made: &Made, path: &str, overwrite: bool) -> Result<()
     access::write(memory, site, made, Target { path, overwrite, given: Some(Path::new("given")) })
 }
 
-fn both(memory: &Memory) -> [Made; 2] {
+pub fn both(memory: &Memory) -> [Made; 2] {
     let bundle = bundle(memory);
     let (talosconfig, _) = access::talosconfig(memory, lab(), &bundle, &admin()).expect("made");
     let kubeconfig = access::kubeconfig(memory, lab(), &bundle, &Server::Endpoint, KUBECONFIG_LIFETIME);
@@ -141,11 +141,17 @@ fn access_to_other_clusters_is_kept_and_named() {
     }
 }
 
-#[test]
-fn access_by_another_authority_is_kept() {
-    let (memory, elsewhere) = (with_secrets(), Memory::default());
+/// Another cluster of the same name.
+pub fn elsewhere() -> Memory {
+    let elsewhere = Memory::default();
     elsewhere.drawn.set(7);
     secrets::new(&elsewhere, site(lab()), || Ok(super::rsa())).expect("other secrets");
+    elsewhere
+}
+
+#[test]
+fn access_by_another_authority_is_kept() {
+    let (memory, elsewhere) = (with_secrets(), elsewhere());
     for (made, other) in both(&memory).iter().zip(both(&elsewhere)) {
         memory.put("config", other.text.expose().as_bytes());
         let halt = write(&memory, made, "config", false).expect_err("another authority");

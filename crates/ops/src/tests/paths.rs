@@ -11,7 +11,7 @@ use ichor_model::{
     desired::{ConfigDelivery, Machine},
     observed,
 };
-use ichor_plan::{Extent, privileges::Account};
+use ichor_plan::{Extent, files::host_of, privileges::Account};
 use ichor_sim::{
     Lab,
     faults::Server,
@@ -28,7 +28,8 @@ use ichor_spec::{Layers, Sources};
 
 use super::{live::Rehearsal, resolve, rsa, site};
 use crate::{
-    converge::{Ended, Goal},
+    converge::{Ended, Goal, first_look},
+    live::proxmox,
     memory::{Memory, NOW},
     secrets,
 };
@@ -126,6 +127,13 @@ impl Trial {
         Self(Rehearsal { inside, memory, desired })
     }
 
+    /// Returns what the next command sees before it resolves the inventory.
+    async fn world(&self) -> World {
+        let desired = &self.0.desired;
+        let pve = proxmox(&desired.proxmox.endpoint, &self.0.reach()).expect("a client");
+        first_look(&pve, &desired.vmids()).await.expect("a look").world(desired)
+    }
+
     /// Returns what stands in the way of a run.
     async fn halted(&self) -> Findings {
         let changes = self.changes();
@@ -213,7 +221,7 @@ fn installed<'l>(lab: &'l Lab, machine: &Machine) -> &'l Installed {
     }
 }
 
-fn example(name: &str) -> Desired {
+fn example(name: &str, world: &World) -> Desired {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut sources = Sources::default();
     let mut add = |path: &Path| {
@@ -231,7 +239,7 @@ fn example(name: &str) -> Desired {
     let layers = Layers { defaults, files };
     let mut findings = Findings::new();
     let loaded = ichor_spec::load(&sources, &layers, &mut findings).expect("an inventory");
-    let resolution = ichor_plan::resolve(&loaded, &World::default());
+    let resolution = ichor_plan::resolve(&loaded, world);
     resolution.desired.unwrap_or_else(|| panic!("{:?}", resolution.findings))
 }
 
@@ -263,7 +271,17 @@ async fn works(release: Release, endpoint: &str, more: &str) {
 }
 
 async fn rehearse(name: &str) {
-    Trial::of(example(name), Release::V9_2).there_and_back().await;
+    let trial = Trial::of(example(name, &World::default()), Release::V9_2);
+    trial.up().await;
+    trial.idle().await;
+    // The next command resolves the inventory among what this one has made.
+    let again = example(name, &trial.world().await);
+    let seats = |desired: &Desired| -> Vec<_> {
+        let seat = |machine: &Machine| (machine.name.clone(), machine.vmid, host_of(machine).cloned());
+        desired.machines.iter().map(seat).collect()
+    };
+    assert_eq!((seats(&again), &again.templates), (seats(&trial.0.desired), &trial.0.desired.templates));
+    trial.gone().await;
 }
 
 #[tokio::test(start_paused = true)]
