@@ -180,9 +180,17 @@ class Judge:
         plain = self.put(file, case.text)
         rules = self.put("rules.yaml", case.creation_rules(wanted))
         theirs = self.run_sops("--config", rules, "encrypt", plain)
+        path = self.put("theirs-" + file, theirs)
+        try:
+            again = self.run_sops("decrypt", path, **env)
+        except Different:
+            # Some texts of several lines in lists become YAML that sops itself cannot read.
+            return False
+        # It also loses some comments in lists of lists.
+        kept = [comment for comment in case.comments if comment in again]
         opened = self.must(do="open", text=theirs, **own, **base)
         self.same(case, json.loads(opened["json"]), "theirs, opened by ichor")
-        self.commented(case, opened["text"], "theirs, opened by ichor")
+        self.commented(kept, opened["text"], "theirs, opened by ichor")
 
         ours = self.must(
             do="seal", text=case.text, recipients=wanted, rule=case.rule, rule_text=case.rule_text,
@@ -190,7 +198,10 @@ class Judge:
         path = self.put("ours-" + file, ours)
         self.same(case, json.loads(self.run_sops("decrypt", "--output-type", "json", path, **env)), "ours, opened by sops")
         if case.form == "yaml":
-            self.commented(case, self.run_sops("decrypt", path, **env), "ours, opened by sops")
+            self.commented(kept, self.run_sops("decrypt", path, **env), "ours, opened by sops")
+        opened = self.must(do="open", text=ours, **own, **base)
+        self.same(case, json.loads(opened["json"]), "ours, opened by ichor")
+        self.commented(case.comments, opened["text"], "ours, opened by ichor")
 
         # A new key by either of them, and the other one opens it.
         path = self.put("turned-" + file, theirs)
@@ -205,6 +216,7 @@ class Judge:
         refused = self.ask(do="open", text=turned, **own, **base)
         if refused.get("kind") != "NoKey":
             raise Different(f"a key that was taken out still opens: {refused.get('kind')}")
+        return True
 
     def damaged(self, case, rng):
         """Both refuse a file in which one character of a value was changed."""
@@ -225,8 +237,8 @@ class Judge:
         if normal(data) != normal(case.document):
             raise Different(f"{what}: {json.dumps(normal(case.document))[:300]} became {json.dumps(normal(data))[:300]}")
 
-    def commented(self, case, text, what):
-        missing = [comment for comment in case.comments if comment not in text]
+    def commented(self, comments, text, what):
+        missing = [comment for comment in comments if comment not in text]
         if missing:
             raise Different(f"{what}: {missing[0]!r} is gone")
 
@@ -250,11 +262,12 @@ def main():
     count, seed = int(sys.argv[1]), int(sys.argv[2])
     judge = Judge(*sys.argv[3:7])
     rng = random.Random(seed)
-    refused = 0
-    for number in range(count):
+    number = compared = refused = 0
+    while compared < count:
         case = Case(rng, number)
+        number += 1
         try:
-            judge.one(case)
+            compared += judge.one(case)
             if number % 5 == 0:
                 ours, theirs = judge.damaged(case, rng)
                 # A damaged comment is no reason for sops to refuse, and none for ichor.
@@ -262,9 +275,10 @@ def main():
                     raise Different(f"damaged: ichor refuses: {ours}, sops refuses: {theirs}")
                 refused += ours
         except Different as error:
-            print(f"document {number}: {error}")
+            print(f"document {number - 1}: {error}")
             return 1
-    print(f"{count} documents both ways, rotated by both; {refused} damaged ones refused by both")
+    print(f"{count} documents both ways, rotated by both; {refused} damaged ones refused by both; "
+          f"{number - count} that sops cannot read back left out")
     return 0
 
 

@@ -80,8 +80,11 @@ impl Builder {
             Event::DocumentEnd => self.end_document(line)?,
             Event::Comment(text, _) => self.comment(&text, span),
             Event::Scalar(text, style, anchor, tag) => {
-                refuse(anchor, tag.is_some(), line)?;
-                self.scalar(&text, style, line)?;
+                // sops writes `!!merge <<` where that is a text.
+                let name = tag.as_ref().and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
+                let is_text = name.is_some_and(|name| name == "merge" || name == "str");
+                refuse(anchor, tag.is_some() && !is_text, line)?;
+                self.scalar(&text, if is_text { ScalarStyle::DoubleQuoted } else { style }, line)?;
                 self.last_line = span.end.line();
             }
             Event::SequenceStart(style, anchor, tag) => {
@@ -150,9 +153,11 @@ impl Builder {
         if self.open.len() >= MAX_DEPTH {
             return Err(Flaw::limit(format!("is nested more than {MAX_DEPTH} deep")).at(span.start.line()));
         }
-        // What is above a map in a list belongs to the list: it stands where items do.
-        if let Some(Open { content: Content::List(items), .. }) = self.open.last_mut() {
-            items.extend(self.waiting.drain(..).map(Item::from));
+        // What is above a map in a list belongs to the list, and what is behind the dash to the map.
+        if let Some(Open { column, content: Content::List(items) }) = self.open.last_mut() {
+            let is_above = |it: &Waiting| column.is_none_or(|column| it.column <= column);
+            let above = self.waiting.iter().take_while(|it| is_above(it)).count();
+            items.extend(self.waiting.drain(..above).map(Item::from));
         }
         let column = (style == StructureStyle::Block).then(|| span.start.col());
         self.open.push(Open { column, content });
