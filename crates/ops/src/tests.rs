@@ -8,6 +8,7 @@ mod matrix;
 mod paths;
 mod reading;
 mod rendering;
+mod sealed;
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +20,7 @@ use ichor_machineconfig::pki::RsaKey;
 use ichor_model::{Desired, Findings, World};
 use ichor_spec::{Layers, Sources};
 
-use crate::{Halt, Origin, Site, memory::Memory, secrets};
+use crate::{Halt, Keeping, Origin, Site, memory::Memory, secrets};
 
 /// A small cluster with a patch file and secrets in all places.
 const INVENTORY: &str = "\
@@ -54,7 +55,13 @@ pub fn lab() -> &'static Desired {
 }
 
 fn site(desired: &Desired) -> Site<'_> {
-    Site { desired, directory: Path::new("home"), files: &[], contract: Origin::Recorded }
+    Site {
+        desired,
+        directory: Path::new("home"),
+        files: &[],
+        contract: Origin::Recorded,
+        keeping: Keeping::Plain,
+    }
 }
 
 /// A machine on which the lab's secrets were made: the same ones each time, though signatures differ from
