@@ -110,12 +110,12 @@ pub enum SecretsVerb {
     RotateKey(SealedFile),
     /// Lets others open an encrypted file too.
     #[command(after_help = ADD_EXAMPLES)]
-    AddRecipient(Recipients),
+    AddRecipient(AddRecipient),
     /// Takes recipients away, and encrypts the file with a new key.
     ///
     /// Whoever could open the file before knows what was in it: make new secrets where that matters.
     #[command(after_help = REMOVE_EXAMPLES)]
-    RemoveRecipient(Recipients),
+    RemoveRecipient(RemoveRecipient),
     /// Shows your own recipient, and makes an identity if you have none.
     #[command(after_help = IDENTITY_EXAMPLES)]
     Identity,
@@ -129,14 +129,25 @@ pub struct SealedFile {
     pub sealed: Option<PathBuf>,
 }
 
-/// `ichor secrets add-recipient` and `remove-recipient`.
+/// `ichor secrets add-recipient`.
 #[derive(Debug, clap::Args)]
-pub struct Recipients {
+pub struct AddRecipient {
     /// Public keys of age (`age1...`) or of SSH (`ssh-ed25519 ...`).
     #[arg(value_name = "RECIPIENT", required = true)]
     pub recipients: Vec<String>,
     /// A file of values; absent, the cluster's secrets.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", env = "ICHOR_ADD_RECIPIENT_OF", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    pub of: Option<PathBuf>,
+}
+
+/// `ichor secrets remove-recipient`.
+#[derive(Debug, clap::Args)]
+pub struct RemoveRecipient {
+    /// Public keys of age (`age1...`) or of SSH (`ssh-ed25519 ...`).
+    #[arg(value_name = "RECIPIENT", required = true)]
+    pub recipients: Vec<String>,
+    /// A file of values; absent, the cluster's secrets.
+    #[arg(long, value_name = "FILE", env = "ICHOR_REMOVE_RECIPIENT_OF", hide_env_values = true, value_hint = ValueHint::FilePath)]
     pub of: Option<PathBuf>,
 }
 
