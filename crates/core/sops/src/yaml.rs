@@ -85,7 +85,9 @@ impl Builder {
                 let is_text = name.is_some_and(|name| name == "merge" || name == "str");
                 refuse(anchor, tag.is_some() && !is_text, line)?;
                 self.scalar(&text, if is_text { ScalarStyle::DoubleQuoted } else { style }, line)?;
-                self.last_line = span.end.line();
+                // Nothing stands behind a text of several lines, which ends where the next line begins.
+                let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                self.last_line = if is_block { 0 } else { span.end.line() };
             }
             Event::SequenceStart(style, anchor, tag) => {
                 refuse(anchor, tag.is_some(), line)?;

@@ -87,6 +87,38 @@ fn what_was_sealed_is_opened() {
 }
 
 #[test]
+fn comments_belong_where_they_stand() {
+    let text = "\
+a:
+    b_unencrypted: |
+        two
+        lines
+# after lines
+c:
+    - 1 # behind
+    # last of the list
+# before d
+d:
+    - # inside
+      e: 1
+    # above
+    - f: 2
+# end
+";
+    let written = tree(text).to_text(Format::Yaml);
+    let lines: Vec<&str> = written.lines().collect();
+    for line in
+        ["# after lines", "    - 1 # behind", "    # last of the list", "# before d", "    # above", "# end"]
+    {
+        assert!(lines.contains(&line), "{line}:\n{}", written.as_str());
+    }
+    let opened = read(&sealed(text).to_text()).open(&[identity(1)]).expect("opened");
+    // In an encrypted list comments are items, and stand above what they stood behind, as with sops.
+    let moved = written.replace("    - 1 # behind", "    # behind\n    - 1");
+    assert_eq!(opened.plain().to_text(Format::Yaml).as_str(), moved);
+}
+
+#[test]
 fn only_those_it_is_for_open_it() {
     let sealed = sealed(PLAIN);
     let kind = sealed.open(&[identity(2)]).expect_err("not for two").kind;
