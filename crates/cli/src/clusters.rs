@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use ichor_model::{ClusterName, Code, Desired, Finding, Findings, Span, World};
-use ichor_ops::{Origin, Site, contract, shared};
+use ichor_ops::{Keeping, Origin, Site, contract, shared};
 use ichor_plan::Resolution;
 use ichor_spec::{Inventory, Sources, yaml};
 
@@ -55,7 +55,13 @@ impl Cluster {
     /// Returns the cluster as verbs see it, unless there is an error in its inventory.
     pub fn site(&self) -> Option<Site<'_>> {
         let (directory, files, contract) = (&self.directory, &self.paths, self.contract);
-        self.desired().map(|desired| Site { desired, directory, files, contract })
+        self.desired().map(|desired| Site {
+            desired,
+            directory,
+            files,
+            contract,
+            keeping: Keeping::Encrypted,
+        })
     }
 }
 

@@ -16,6 +16,7 @@ mod failure;
 mod files;
 mod inventory_files;
 mod operating_system;
+mod programs;
 mod render;
 mod terminal;
 mod world;

@@ -9,10 +9,12 @@ use std::{
 };
 
 use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
-use ichor_ops::system::{Contents, Entry, Links, Lock, NotAFile, NotText, Openness, System, Unreadable};
+use ichor_ops::system::{
+    Contents, Entry, Limits, Links, Lock, NoOutput, NotAFile, NotText, Openness, System, Unreadable,
+};
 use zeroize::Zeroizing;
 
-use crate::files;
+use crate::{files, programs};
 
 /// The operating system itself.
 #[derive(Debug, Clone, Copy, Default)]
@@ -143,6 +145,19 @@ impl System for OperatingSystem {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn output_of(
+        &self,
+        words: &[String],
+        place: &Path,
+        limits: Limits,
+    ) -> Result<Zeroizing<Vec<u8>>, NoOutput> {
+        programs::output_of(words, place, limits)
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {

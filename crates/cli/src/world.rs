@@ -6,7 +6,7 @@ mod real;
 use std::path::PathBuf;
 
 use ichor_model::Desired;
-use ichor_ops::{Halt, Site, live::Reach};
+use ichor_ops::{Halt, Keeping, Site, live::Reach};
 use tokio::runtime::Runtime;
 
 pub use self::lab::LabRun;
@@ -44,8 +44,16 @@ impl World {
     }
 }
 
+/// How secrets are written in a world: those of a lab open nothing, and need no encryption.
+pub const fn keeping_in(place: Place<'_>) -> Keeping {
+    match place {
+        Place::Real => Keeping::Encrypted,
+        Place::Lab | Place::LabIn(_) => Keeping::Plain,
+    }
+}
+
 /// Returns a cluster as it is in its world. What happens in a lab leaves the store of the real cluster alone: its
-/// secrets are others, and need no encryption.
+/// secrets are others.
 pub fn desired_in(place: Place<'_>, desired: &Desired) -> Desired {
     let mut desired = desired.clone();
     if place != Place::Real {

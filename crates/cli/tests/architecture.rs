@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, process::Command};
 
-const CORE: [&str; 4] = ["ichor-model", "ichor-spec", "ichor-plan", "ichor-machineconfig"];
+const CORE: [&str; 5] = ["ichor-model", "ichor-spec", "ichor-plan", "ichor-machineconfig", "ichor-sops"];
 const EFFECTS: [&str; 10] =
     ["tokio", "mio", "hyper", "reqwest", "tonic", "socket2", "kube", "russh", "clap", "tracing-subscriber"];
 

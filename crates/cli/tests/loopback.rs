@@ -88,6 +88,11 @@ impl Served {
         let mut command = Command::new(program());
         command.args(arguments).current_dir(self.directory.path());
         command.env("ICHOR_PVE_TOKEN", &self.token).stdin(Stdio::null());
+        // The key that opens the cluster's secrets is made at home, and not in that of whoever runs the tests.
+        command
+            .env("HOME", self.path("home"))
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("SOPS_AGE_RECIPIENTS");
         command
     }
 
@@ -141,7 +146,7 @@ impl Served {
 }
 
 fn bundle(directory: &Path) -> String {
-    fs::read_to_string(directory.join(".ichor/loop/secrets.yaml")).expect("secrets")
+    fs::read_to_string(directory.join(".ichor/loop/secrets.sops.yaml")).expect("secrets")
 }
 
 #[test]

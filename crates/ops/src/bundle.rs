@@ -1,7 +1,8 @@
 //! Reading a secrets bundle: out of the store, a file, or standard input.
 //!
 //! 1. `Input::read` takes the bytes within a limit, and warns when others can read them too;
-//! 2. `parse` recognises what they are, and reads them, or says everything that is wrong, by line.
+//! 2. `unlock` decrypts them with the user's keys, if they are encrypted;
+//! 3. `parse` recognises what they are, and reads them, or says everything that is wrong, by line.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,10 +14,18 @@ use ichor_machineconfig::{
     secrets::{Bundle, Flaws, contracts_of},
 };
 use ichor_model::{Code, Finding, Findings, Minor, SourceId, Span};
+use ichor_sops::{Flaw as SealedFlaw, FlawKind, Format};
 use ichor_spec::Sources;
 use zeroize::Zeroizing;
 
-use crate::{Halt, Site, System, halt::only, masked, place, store, store::Store, system::Unreadable};
+use crate::{
+    Halt, Keeping, Site, System,
+    halt::only,
+    keyring::{self, Keyring, sealed_finding},
+    masked, place, store,
+    store::Store,
+    system::{Contents, Unreadable},
+};
 
 /// Largest file that is read: machine configs with inline manifests may be long, bundles are not.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -71,6 +80,8 @@ pub struct Found {
     pub form: Form,
     /// Where it was read, as it is shown.
     pub shown: String,
+    /// To whom it is encrypted; nothing, if it is in plain.
+    pub recipients: Option<Vec<String>>,
     /// The contracts whose shape it has, the first and the last, where it shows one.
     pub contracts: Option<(Minor, Minor)>,
     /// Warnings.
@@ -91,14 +102,13 @@ impl Input {
         }
     }
 
-    fn read(&self, system: &dyn System) -> Result<(Zeroizing<Vec<u8>>, Findings), Unreadable> {
+    /// Reads it within the limit of a bundle.
+    pub fn read(&self, system: &dyn System) -> Result<Contents, Unreadable> {
         match self {
-            Self::Stdin => system.read_stdin(MAX_BYTES).map(|bytes| (bytes, Findings::new())),
-            Self::File(path) => {
-                let contents = system.read_given(path, MAX_BYTES)?;
-                let open = contents.open_to_others.then(|| open_to_others(path));
-                Ok((contents.bytes, open.into_iter().collect()))
+            Self::Stdin => {
+                system.read_stdin(MAX_BYTES).map(|bytes| Contents { bytes, open_to_others: false })
             }
+            Self::File(path) => system.read_given(path, MAX_BYTES),
         }
     }
 }
@@ -115,10 +125,23 @@ pub fn of_cluster(
         return read(system, &Input::of(path), signer, sources);
     }
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
-    match system.exists(store.bundle()) {
-        Ok(false) => Err(Halt::invalid(only(store::no_secrets(store.bundle())))),
-        _ => read(system, &Input::File(store.bundle().to_owned()), signer, sources),
+    let kept = store.kept(system);
+    if matches!(system.exists(kept), Ok(false)) {
+        return Err(Halt::invalid(only(store::no_secrets(kept))));
     }
+    let mut found = read(system, &Input::File(kept.to_owned()), signer, sources)?;
+    if store.keeping() == Keeping::Encrypted {
+        let plain = if found.recipients.is_none() { Some(kept) } else { store.left_plain(system) };
+        found.findings.extend(plain.map(in_plain).into_iter().collect());
+    }
+    Ok(found)
+}
+
+fn in_plain(path: &Path) -> Finding {
+    let message = format!("the cluster's secrets are kept in plain, in `{}`", path.display());
+    Finding::warning(Code::PLAIN_SECRETS, None, message)
+        .because("whoever reads the file, or a copy of it in a backup, owns the cluster")
+        .remedy("encrypt them:\n    ichor secrets encrypt")
 }
 
 /// Reads a bundle, or says everything that is wrong with it.
@@ -129,10 +152,17 @@ pub fn read(
     sources: &mut Sources,
 ) -> Result<Found, Halt> {
     let shown = input.shown();
-    let (bytes, mut findings) =
+    let contents =
         input.read(system).map_err(|why| Halt::invalid(only(store::unreadable(&shown, &why, MAX_BYTES))))?;
-    let source = masked::add(sources, shown.clone(), &bytes);
-    let (bundle, form) = match parse(&bytes) {
+    let unlocked = unlock(system, &contents.bytes, &shown).map_err(Halt::invalid)?;
+    let mut findings = Findings::new();
+    if let (Input::File(path), true, None) = (input, contents.open_to_others, &unlocked) {
+        findings.push(open_to_others(path));
+    }
+    // Where the plain text stands in the encrypted file is not known: its places are those of the text itself.
+    let bytes = unlocked.as_ref().map_or(contents.bytes.as_slice(), |unlocked| unlocked.text.as_bytes());
+    let source = masked::add(sources, shown.clone(), bytes);
+    let (bundle, form) = match parse(bytes) {
         Ok(parsed) => parsed,
         Err(wrong) => return Err(Halt::invalid(wrong.findings(sources, source, findings))),
     };
@@ -140,9 +170,40 @@ pub fn read(
     if findings.has_errors() {
         return Err(Halt::invalid(findings));
     }
-    let text = (form == Form::MachineConfig).then(|| String::from_utf8_lossy(&bytes));
+    let text = (form == Form::MachineConfig).then(|| String::from_utf8_lossy(bytes));
     let contracts = text.and_then(|text| contracts_of(&text));
-    Ok(Found { bundle, form, shown, contracts, findings })
+    let recipients = unlocked.map(|unlocked| unlocked.recipients);
+    Ok(Found { bundle, form, shown, recipients, contracts, findings })
+}
+
+/// Says everything that is wrong with a text that is to be a bundle.
+pub fn check(bytes: &[u8], sources: &Sources, source: SourceId) -> Result<(), Findings> {
+    parse(bytes).map(|_| ()).map_err(|wrong| wrong.findings(sources, source, Findings::new()))
+}
+
+/// The plain text of an encrypted file.
+struct Unlocked {
+    text: Zeroizing<String>,
+    recipients: Vec<String>,
+}
+
+/// Decrypts a file, if it is encrypted value by value.
+fn unlock(system: &dyn System, bytes: &[u8], shown: &str) -> Result<Option<Unlocked>, Findings> {
+    let Some(sealed) = sealed(bytes, shown).map_err(|flaw| only(sealed_finding(&flaw, shown)))? else {
+        return Ok(None);
+    };
+    let opened = Keyring::load(system).open(&sealed, shown)?;
+    let recipients = sealed.recipients().into_iter().map(str::to_owned).collect();
+    Ok(Some(Unlocked { text: opened.plain().to_text(Format::Yaml), recipients }))
+}
+
+/// Reads a file that is encrypted value by value; nothing, if it is another one.
+pub fn sealed(bytes: &[u8], shown: &str) -> Result<Option<ichor_sops::Sealed>, SealedFlaw> {
+    let is_sops = std::str::from_utf8(bytes).is_ok_and(looks_sealed);
+    match is_sops.then(|| keyring::parse(bytes, shown)).transpose() {
+        Err(flaw) if flaw.kind == FlawKind::NotSealed => Ok(None),
+        result => result,
+    }
 }
 
 /// Returns the authorities of a bundle, with what each is for.
@@ -192,7 +253,7 @@ fn times(bundle: &Bundle, signer: Signer, now: Timestamp, at: Span) -> Findings 
 /// Why bytes are no bundle.
 enum Wrong {
     NotText,
-    Encrypted(&'static str),
+    Encrypted,
     Flaws(Flaws),
 }
 
@@ -204,12 +265,10 @@ impl Wrong {
                 Finding::error(Code::BAD_BUNDLE, whole, "the file is not UTF-8 text")
                     .remedy("name a `secrets.yaml`, or the machine config of a control plane"),
             ),
-            Self::Encrypted(tool) => all.push(
-                Finding::error(Code::ENCRYPTED_BUNDLE, whole, format!("the file is encrypted with {tool}"))
-                    .because("encrypted bundles are not read yet")
-                    .remedy(format!(
-                        "decrypt it for the command, as in\n    {tool} -d FILE | ichor secrets import -"
-                    )),
+            Self::Encrypted => all.push(
+                Finding::error(Code::ENCRYPTED_BUNDLE, whole, "the file is encrypted with age as a whole")
+                    .because("only files that are encrypted value by value are read, as sops writes them")
+                    .remedy("decrypt it for the command, as in\n    age -d FILE | ichor secrets import -"),
             ),
             Self::Flaws(flaws) => {
                 for flaw in flaws {
@@ -230,8 +289,8 @@ impl Wrong {
 
 fn parse(bytes: &[u8]) -> Result<(Bundle, Form), Wrong> {
     let text = std::str::from_utf8(bytes).map_err(|_| Wrong::NotText)?;
-    if let Some(tool) = encrypted_with(text) {
-        return Err(Wrong::Encrypted(tool));
+    if text.starts_with("age-encryption.org/") || text.starts_with("-----BEGIN AGE ENCRYPTED FILE-----") {
+        return Err(Wrong::Encrypted);
     }
     if is_machine_config(text) {
         let bundle = Bundle::from_machine_config(text, None).map_err(Wrong::Flaws)?;
@@ -241,14 +300,10 @@ fn parse(bytes: &[u8]) -> Result<(Bundle, Form), Wrong> {
     Ok((bundle, Form::SecretsYaml))
 }
 
-/// Recognises files that are encrypted as a whole, or value by value.
-fn encrypted_with(text: &str) -> Option<&'static str> {
-    if text.starts_with("age-encryption.org/") || text.starts_with("-----BEGIN AGE ENCRYPTED FILE-----") {
-        return Some("age");
-    }
-    let is_sops = text.contains("ENC[AES256_GCM,")
-        || text.lines().any(|line| line.starts_with("sops:") || line.trim_start().starts_with("\"sops\":"));
-    is_sops.then_some("sops")
+/// Recognises files that are encrypted value by value, also those whose other half is missing.
+fn looks_sealed(text: &str) -> bool {
+    text.contains("ENC[AES256_GCM,")
+        || text.lines().any(|line| line.starts_with("sops:") || line.trim_start().starts_with("\"sops\":"))
 }
 
 /// A machine config has a `machine` section or documents with a kind; a bundle has neither.

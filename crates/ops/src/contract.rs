@@ -6,7 +6,7 @@ use ichor_model::{Code, Finding, Findings, Minor, World};
 use ichor_plan::Resolution;
 use ichor_spec::Inventory;
 
-use crate::{Origin, Site, System, halt::only, store::Store};
+use crate::{Keeping, Origin, Site, System, halt::only, store::Store};
 
 /// An inventory, resolved with the contract that its cluster was made with.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub fn resolve(
     let Some(desired) = &first.desired else {
         return AsMade { resolution: first, contract: said, findings: Findings::new() };
     };
-    let site = Site { desired, directory, files, contract: said };
+    let site = Site { desired, directory, files, contract: said, keeping: Keeping::Encrypted };
     let (recorded, findings) = recorded(system, site);
     match recorded {
         None => AsMade { resolution: first, contract: said, findings },

@@ -4,7 +4,7 @@
 //! - [`contract`] resolves an inventory as the cluster was made, [`shared`] finds clusters with the same
 //!   secrets, [`place`] knows what must never be written over;
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
-//!   exports and shows them;
+//!   edits, exports and shows them; [`keyring`] has the user's keys, and [`recipients`] those of others;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
 //! - [`health`] checks a cluster that was looked at;
 //! - [`saved_plan`] keeps a plan in a file, and says what has changed since;
@@ -23,6 +23,7 @@ mod entropy;
 pub mod halt;
 pub mod health;
 pub mod image;
+pub mod keyring;
 pub mod live;
 pub mod masked;
 pub mod materials;
@@ -30,8 +31,10 @@ pub mod materials;
 mod memory;
 pub mod observe;
 pub mod place;
+pub mod recipients;
 pub mod render;
 pub mod saved_plan;
+mod sealing;
 pub mod secrets;
 pub mod shared;
 pub mod site;
@@ -43,5 +46,5 @@ mod tests;
 pub mod whole;
 
 pub use halt::{Halt, HaltKind};
-pub use site::{Origin, Site};
+pub use site::{Keeping, Origin, Site};
 pub use system::System;

@@ -3,6 +3,8 @@
 //! Everything is read, and everything that is wrong is said at once. Files are kept with hidden lines for
 //! findings, because a patch may hold a secret on any of them.
 
+mod references;
+
 use std::{collections::BTreeMap, path::Path};
 
 use ichor_machineconfig::{
@@ -12,6 +14,8 @@ use ichor_machineconfig::{
 use ichor_model::{Code, Desired, Finding, Findings, SecretRef, desired::Setting};
 use ichor_spec::Sources;
 use zeroize::Zeroizing;
+
+pub use self::references::resolve;
 
 use crate::{
     Site, System, masked,
@@ -102,64 +106,6 @@ fn read_file(system: &dyn System, site: Site<'_>, name: &str) -> Result<Zeroizin
 fn is_inventory(system: &dyn System, site: Site<'_>, path: &Path) -> bool {
     let Ok(path) = system.canonical(path) else { return false };
     site.files.iter().any(|file| system.canonical(file).is_ok_and(|file| file == path))
-}
-
-/// Finds the secret that a reference stands for.
-pub fn resolve(
-    system: &dyn System,
-    site: Site<'_>,
-    reference: &SecretRef,
-) -> Result<SecretText, Box<Finding>> {
-    let place = places(site.desired, reference);
-    let bad = |message: String, why: &str, remedy: String| {
-        let finding = Finding::error(Code::UNRESOLVED_SECRET, None, message).because(why);
-        let finding = if place.is_empty() { finding } else { finding.because(format!("it is for {place}")) };
-        Box::new(finding.remedy(remedy))
-    };
-    match reference {
-        SecretRef::Env(name) => {
-            let message = || format!("the secret in the environment variable `{name}` cannot be had");
-            let set = || format!("set it:\n    export {name}=...");
-            match system.variable(name) {
-                Ok(Some(value)) if value.expose().is_empty() => Err(bad(message(), "it is empty", set())),
-                Ok(Some(value)) => Ok(value),
-                Ok(None) => Err(bad(message(), "it is not set", set())),
-                Err(_) => Err(bad(message(), "it is not UTF-8 text", set())),
-            }
-        }
-        SecretRef::File(name) => {
-            let path = site.path(name);
-            let message = || format!("the secret in the file `{}` cannot be had", path.display());
-            let remedy = || "write the secret to the file, or correct the path".to_owned();
-            let contents = system.read(&path, MAX_BYTES, Links::Follow);
-            let contents = contents.map_err(|why| bad(message(), &why.to_string(), remedy()))?;
-            let text = std::str::from_utf8(&contents.bytes)
-                .map_err(|_| bad(message(), "it is not UTF-8 text", remedy()))?;
-            match without_last_newline(text) {
-                "" => Err(bad(message(), "it is empty", remedy())),
-                text => Ok(SecretText::new(text)),
-            }
-        }
-        later => Err(Box::new(not_yet(later, &place))),
-    }
-}
-
-fn without_last_newline(text: &str) -> &str {
-    let text = text.strip_suffix('\n').unwrap_or(text);
-    text.strip_suffix('\r').unwrap_or(text)
-}
-
-fn not_yet(reference: &SecretRef, place: &str) -> Finding {
-    let kind = match reference {
-        SecretRef::Sops(_) => "sops",
-        SecretRef::Vault(_) => "vault",
-        SecretRef::Command(_) => "command",
-        SecretRef::Env(_) => "env",
-        SecretRef::File(_) => "file",
-    };
-    let finding = Finding::error(Code::SECRET_SOURCE, None, format!("secrets by `{kind}` are not read yet"));
-    let finding = if place.is_empty() { finding } else { finding.because(format!("one is for {place}")) };
-    finding.remedy("put the secret into the environment until then, and write `{env: NAME}`")
 }
 
 /// Says where in the inventory a secret is used.

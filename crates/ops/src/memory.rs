@@ -11,7 +11,9 @@ use std::{
 use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
 use zeroize::Zeroizing;
 
-use crate::system::{Contents, Entry, Links, Lock, NotAFile, NotText, Openness, System, Unreadable};
+use crate::system::{
+    Contents, Entry, Limits, Links, Lock, NoOutput, NotAFile, NotText, Openness, System, Unreadable,
+};
 
 /// 2026-11-15, when nothing in the tests has expired.
 pub const NOW: u64 = 1_794_700_000;
@@ -28,6 +30,8 @@ pub struct Memory {
     pub is_locked: Cell<bool>,
     pub variables: BTreeMap<String, String>,
     pub stdin: Vec<u8>,
+    /// What programs print, by their words; nothing if they fail.
+    pub programs: BTreeMap<String, Option<String>>,
     pub later: Cell<u64>,
     /// How many more acts that change something succeed; none: all.
     pub acts_left: Cell<Option<usize>>,
@@ -185,6 +189,23 @@ impl System for Memory {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.act()?;
         self.files.borrow_mut().remove(path).map(|_| ()).ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.act()?;
+        if self.files.borrow().keys().any(|file| file.parent() == Some(path)) {
+            return Err(ErrorKind::DirectoryNotEmpty.into());
+        }
+        self.directories.borrow_mut().remove(path).then_some(()).ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn output_of(&self, words: &[String], _: &Path, limits: Limits) -> Result<Zeroizing<Vec<u8>>, NoOutput> {
+        match self.programs.get(&words.join(" ")) {
+            None => Err(NoOutput::NotStarted(ErrorKind::NotFound.into())),
+            Some(None) => Err(NoOutput::Failed(Some(1))),
+            Some(Some(output)) if output.len() > limits.bytes => Err(NoOutput::TooLarge(limits.bytes)),
+            Some(Some(output)) => Ok(Zeroizing::new(output.clone().into_bytes())),
+        }
     }
 
     fn sync_directory(&self, _: &Path) -> io::Result<()> {

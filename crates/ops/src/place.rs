@@ -68,7 +68,8 @@ impl Guard {
     pub fn new(system: &dyn System, site: Site<'_>, given: Option<&Path>) -> Self {
         let store = Store::of(site).ok();
         let inventory = site.files.iter().map(|file| (file.clone(), "the inventory"));
-        let kept = store.iter().map(|store| (store.bundle().to_owned(), "the cluster's secrets"));
+        let kept =
+            store.iter().flat_map(Store::bundles).map(|path| (path.to_owned(), "the cluster's secrets"));
         let given = given.map(|path| (path.to_owned(), "the secrets that were given"));
         // A link is guarded, and what it leads to.
         let files = inventory

@@ -1,11 +1,19 @@
-//! `ichor secrets`: makes, imports, exports and shows the secrets of a cluster.
+//! `ichor secrets`: makes, imports, encrypts, edits, exports and shows the secrets of a cluster.
 
+mod edit;
 mod export;
+mod identity;
 mod import;
 mod new;
+mod rekey;
 mod show;
+mod subject;
 
+pub use edit::edit;
 pub use export::export;
+pub use identity::{Own, identity};
 pub use import::{Imported, import};
 pub use new::{New, new};
+pub use rekey::{add_recipients, encrypt, remove_recipients, rotate_key};
 pub use show::{Authority, Kept, show};
+pub use subject::{Change, Changed, Subject};

@@ -15,6 +15,17 @@ pub struct Site<'a> {
     pub files: &'a [PathBuf],
     /// Where its machine-config contract is from.
     pub contract: Origin,
+    /// How its secrets are written.
+    pub keeping: Keeping,
+}
+
+/// How secrets are written. They are read either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// Encrypted.
+    Encrypted,
+    /// In plain: those of a lab, which open nothing.
+    Plain,
 }
 
 /// Where the machine-config contract of a cluster is from.

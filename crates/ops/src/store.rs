@@ -1,7 +1,8 @@
 //! The store: where a cluster's secrets are kept, and what else cannot be asked back.
 //!
-//! `<store>/<cluster>/secrets.yaml` is the bundle, in talosctl's own format, unless the inventory names a
-//! file of its own. `<store>/<cluster>/cluster.json` is the record: the contract the cluster was made with.
+//! `<store>/<cluster>/secrets.sops.yaml` is the bundle, in talosctl's own format with its values encrypted, unless
+//! the inventory names a file of its own. One in plain, `secrets.yaml`, is read where there is no other.
+//! `<store>/<cluster>/cluster.json` is the record: the contract the cluster was made with.
 //! The store keeps itself out of git.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use ichor_plan::support;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Halt, Site, System,
+    Halt, Keeping, Site, System,
     halt::only,
     place,
     system::{Entry, Links, Lock, Openness, Unreadable, is_absence},
@@ -22,6 +23,9 @@ use crate::{
 const MAX_RECORD_BYTES: usize = 64 * 1024;
 /// What keeps a directory out of git.
 const IGNORE_ALL: &[u8] = b"*\n";
+/// The bundle's name, and that of one in plain.
+const SEALED: &str = "secrets.sops.yaml";
+const PLAIN: &str = "secrets.yaml";
 /// The number of the record's language.
 const SCHEMA: u32 = 1;
 
@@ -36,8 +40,10 @@ pub struct Store {
     directory: PathBuf,
     /// The bundle.
     bundle: PathBuf,
-    /// Why the bundle must not be written in plain, if the inventory asks for that.
-    encrypted: Option<&'static str>,
+    /// Where one in plain may be in its place.
+    plain: Option<PathBuf>,
+    /// How it is written.
+    keeping: Keeping,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,10 +66,17 @@ impl Store {
         }
         let root = site.path(store);
         let directory = root.join(site.name());
-        let own = directory.join("secrets.yaml");
-        let bundle = site.desired.secrets_file.as_ref().map_or(own, |file| site.path(file));
-        let encrypted = encryption_wanted(site, &bundle);
-        Ok(Self { home: site.home().to_owned(), root, directory, bundle, encrypted })
+        let named = site.desired.secrets_file.as_ref().map(|file| site.path(file));
+        let plain = directory.join(PLAIN);
+        let (bundle, plain) = match (named, site.keeping) {
+            (Some(named), _) => (named, None),
+            (None, Keeping::Encrypted) => (directory.join(SEALED), Some(plain)),
+            (None, Keeping::Plain) => (plain, None),
+        };
+        if bundle.extension().is_some_and(|extension| extension == "age") {
+            return Err(Box::new(not_as_a_whole(&bundle)));
+        }
+        Ok(Self { home: site.home().to_owned(), root, directory, bundle, plain, keeping: site.keeping })
     }
 
     /// Returns the store's directory.
@@ -73,7 +86,27 @@ impl Store {
 
     /// Whether the bundle is there. What cannot be asked about counts as there.
     pub fn has_bundle(&self, system: &dyn System) -> bool {
-        !matches!(system.exists(&self.bundle), Ok(false))
+        !matches!(system.exists(self.kept(system)), Ok(false))
+    }
+
+    /// Returns the path of the bundle that is there: one in plain, if there is no other.
+    pub fn kept(&self, system: &dyn System) -> &Path {
+        match &self.plain {
+            Some(plain) if matches!(system.exists(&self.bundle), Ok(false)) && is_there(system, plain) => {
+                plain
+            }
+            _ => &self.bundle,
+        }
+    }
+
+    /// Returns all paths that may hold the bundle.
+    pub fn bundles(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.bundle.as_path()).chain(self.plain.as_deref())
+    }
+
+    /// Returns how the bundle is written.
+    pub const fn keeping(&self) -> Keeping {
+        self.keeping
     }
 
     /// Whether the bundle lies in the store, and not in a file that the inventory names.
@@ -84,6 +117,11 @@ impl Store {
     /// Returns the path of the bundle.
     pub fn bundle(&self) -> &Path {
         &self.bundle
+    }
+
+    /// Returns the cluster's own directory in the store.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns the path of the record.
@@ -140,13 +178,43 @@ impl Store {
             system.make_directory(parent).map_err(|error| Halt::unwritable(parent, &error))?;
         }
         whole::create(system, &self.bundle, bundle).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => self.taken(),
+            std::io::ErrorKind::AlreadyExists => self.taken(&self.bundle),
             _ => Halt::unwritable(&self.bundle, &error),
         })?;
-        if !self.is_own() && !self.is_ignored(system) {
+        if self.keeping == Keeping::Plain && !self.is_own() && !self.is_ignored(system) {
             findings.push(self.not_ignored());
         }
         Ok(findings)
+    }
+
+    /// Replaces the bundle by the same one, encrypted otherwise: the old file or the new one is there, whenever
+    /// the run ends. One in plain goes after that.
+    pub fn replace(&self, system: &dyn System, sealed: &[u8], before: &[u8]) -> Result<(), Halt> {
+        self.prepare(system)?;
+        let _lock = self.lock(system)?;
+        let kept = self.kept(system).to_owned();
+        let now = system.read(&kept, before.len(), Links::Follow);
+        if !now.is_ok_and(|contents| contents.bytes.as_slice() == before) {
+            return Err(Halt::busy(place::directory_of(&kept)));
+        }
+        whole::replace(system, &self.bundle, sealed)
+            .map_err(|error| Halt::unwritable(&self.bundle, &error))?;
+        self.remove_plain(system)
+    }
+
+    /// Removes a bundle in plain beside the encrypted one.
+    pub fn remove_plain(&self, system: &dyn System) -> Result<(), Halt> {
+        let Some(plain) = self.plain.as_ref().filter(|plain| is_there(system, plain)) else { return Ok(()) };
+        system
+            .remove(plain)
+            .and_then(|()| system.sync_directory(place::directory_of(plain)))
+            .map_err(|error| Halt::unwritable(plain, &error))
+    }
+
+    /// Returns the bundle in plain that lies beside the encrypted one.
+    pub fn left_plain(&self, system: &dyn System) -> Option<&Path> {
+        let plain = self.plain.as_deref()?;
+        (is_there(system, &self.bundle) && is_there(system, plain)).then_some(plain)
     }
 
     /// Keeps other runs of this cluster out until the lock is dropped, and makes the cluster's directory.
@@ -173,22 +241,23 @@ impl Store {
         // A run that is at work sweeps for itself.
         let Ok(Some(_lock)) = system.lock(&self.directory) else { return Ok(()) };
         let bundle = self.bundle.file_name().and_then(|name| name.to_str());
-        let is_ours = |name: &str| [".gitignore", "cluster.json"].contains(&name) || Some(name) == bundle;
+        let is_ours =
+            |name: &str| [".gitignore", "cluster.json", PLAIN].contains(&name) || Some(name) == bundle;
         whole::sweep(system, &self.root, is_ours)?;
         whole::sweep(system, &self.directory, is_ours)?;
         whole::sweep(system, place::directory_of(&self.bundle), |name| Some(name) == bundle)
     }
 
-    /// Stops if there is a bundle, or anything else of its name, or if it is to be encrypted.
+    /// Stops if there is a bundle, or anything else of its name.
     pub fn refuse_to_write(&self, system: &dyn System) -> Result<(), Halt> {
-        if let Some(why) = self.encrypted {
-            return Err(Halt::refused(only(cannot_encrypt(&self.bundle, why))));
+        for path in self.bundles() {
+            match system.exists(path) {
+                Ok(false) => {}
+                Ok(true) => return Err(self.taken(path)),
+                Err(error) => return Err(Halt::unwritable(path, &error)),
+            }
         }
-        match system.exists(&self.bundle) {
-            Ok(false) => Ok(()),
-            Ok(true) => Err(self.taken()),
-            Err(error) => Err(Halt::unwritable(&self.bundle, &error)),
-        }
+        Ok(())
     }
 
     /// Writes the record, over an older one.
@@ -264,8 +333,8 @@ impl Store {
             .remedy(format!("add the line `/{name}` to `{}`", ignore.display()))
     }
 
-    fn taken(&self) -> Halt {
-        let message = format!("the cluster already has secrets: `{}`", self.bundle.display());
+    fn taken(&self, bundle: &Path) -> Halt {
+        let message = format!("the cluster already has secrets: `{}`", bundle.display());
         // The record goes with them: it is about the cluster that they are of.
         let whole = if self.is_own() { &self.directory } else { &self.bundle };
         let mut old = whole.as_os_str().to_owned();
@@ -316,21 +385,15 @@ fn holds_inventory(root: &Path) -> Finding {
         .remedy("give the store a directory of its own: `store: {path: .ichor}`")
 }
 
-/// Returns why the inventory wants a bundle to be encrypted, if it does.
-fn encryption_wanted(site: Site<'_>, bundle: &Path) -> Option<&'static str> {
-    let name = bundle.file_name().unwrap_or_default().to_string_lossy();
-    if !site.desired.recipients.is_empty() {
-        return Some("the inventory names age recipients that the secrets are encrypted to");
-    }
-    (name.contains(".sops.") || name.ends_with(".age")).then_some("the file's name says that it is encrypted")
+fn is_there(system: &dyn System, path: &Path) -> bool {
+    matches!(system.exists(path), Ok(true))
 }
 
-fn cannot_encrypt(path: &Path, why: &str) -> Finding {
-    let message = format!("`{}` would hold the secrets in plain", path.display());
+fn not_as_a_whole(path: &Path) -> Finding {
+    let message = format!("`{}` cannot be the file of the secrets", path.display());
     Finding::error(Code::ENCRYPTED_BUNDLE, None, message)
-        .because(why)
-        .because("encryption is not there yet")
-        .remedy("leave out `secrets` in the inventory until then, and ichor keeps them in its store")
+        .because("its name says that it is encrypted as a whole, and ichor encrypts value by value")
+        .remedy("give it a name such as `secrets.sops.yaml`")
 }
 
 /// Says that there is no bundle yet.

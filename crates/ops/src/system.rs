@@ -9,6 +9,7 @@ use std::{
     fmt,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
@@ -69,8 +70,53 @@ pub trait System {
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes an empty directory.
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Runs a program by its words, without a shell, and returns what it prints.
+    fn output_of(
+        &self,
+        words: &[String],
+        place: &Path,
+        limits: Limits,
+    ) -> Result<Zeroizing<Vec<u8>>, NoOutput>;
+
     /// Waits until the names in a directory are on disk.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
+}
+
+/// How long a program may run, and how much it may print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How long it may run.
+    pub deadline: Duration,
+    /// Most bytes it may print.
+    pub bytes: usize,
+}
+
+/// Why a program gave nothing. What it said is not repeated: it may be a secret.
+#[derive(Debug)]
+pub enum NoOutput {
+    /// It could not be started.
+    NotStarted(io::Error),
+    /// It ended with this status; none if a signal ended it.
+    Failed(Option<i32>),
+    /// It ran for too long, and was ended.
+    TooLong(Duration),
+    /// It printed too much, and was ended.
+    TooLarge(usize),
+}
+
+impl fmt::Display for NoOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotStarted(error) => write!(f, "it could not be started: {error}"),
+            Self::Failed(Some(status)) => write!(f, "it ended with status {status}"),
+            Self::Failed(None) => f.write_str("a signal ended it"),
+            Self::TooLong(deadline) => write!(f, "it had not ended after {} seconds", deadline.as_secs()),
+            Self::TooLarge(bytes) => write!(f, "it printed more than {bytes} bytes"),
+        }
+    }
 }
 
 /// Keeps other runs out of a directory for as long as it lives.

@@ -10,6 +10,7 @@ mod paths;
 mod reading;
 mod remains;
 mod rendering;
+mod sealed;
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +22,7 @@ use ichor_machineconfig::pki::RsaKey;
 use ichor_model::{Desired, Findings, World};
 use ichor_spec::{Layers, Sources};
 
-use crate::{Halt, Origin, Site, memory::Memory, secrets};
+use crate::{Halt, Keeping, Origin, Site, memory::Memory, secrets};
 
 /// A small cluster with a patch file and secrets in all places.
 const INVENTORY: &str = "\
@@ -60,7 +61,13 @@ pub fn lab() -> &'static Desired {
 }
 
 fn site(desired: &Desired) -> Site<'_> {
-    Site { desired, directory: Path::new("home"), files: &[], contract: Origin::Recorded }
+    Site {
+        desired,
+        directory: Path::new("home"),
+        files: &[],
+        contract: Origin::Recorded,
+        keeping: Keeping::Plain,
+    }
 }
 
 /// A machine on which the lab's secrets were made: the same ones each time, though signatures differ from

@@ -8,6 +8,7 @@ const EXAMPLES: &str = "\
 Examples:
   ichor secrets new                        make the secrets of a new cluster
   ichor secrets import secrets.yaml        take those of a cluster that runs
+  ichor secrets add-recipient age1...      let somebody else open them too
   ichor secrets show                       what is kept, without any secret
   ichor secrets export > secrets.yaml      for talosctl, or for a backup";
 
@@ -21,7 +22,36 @@ Examples:
   ichor secrets import secrets.yaml        made by `talosctl gen secrets`
   ichor secrets import controlplane.yaml   a control plane's machine config holds them too
   talosctl -n 10.0.0.11 get machineconfig v1alpha1 -o jsonpath='{.spec}' | ichor secrets import -
-  sops -d secrets.sops.yaml | ichor secrets import -";
+  ichor secrets import talsecret.sops.yaml encrypted, by sops or talhelper, to a key of yours";
+
+const ENCRYPT_EXAMPLES: &str = "\
+Examples:
+  ichor secrets encrypt                    secrets that an older ichor kept in plain
+  ichor secrets encrypt secrets.sops.yaml  another file, in its place";
+
+const EDIT_EXAMPLES: &str = "\
+Examples:
+  ichor secrets edit secrets.sops.yaml     values for `{sops: secrets.sops.yaml#proxmox.token}`
+  EDITOR='code --wait' ichor secrets edit  the cluster's own secrets";
+
+const ROTATE_EXAMPLES: &str = "\
+Examples:
+  ichor secrets rotate-key                 a new key for the cluster's secrets
+  ichor secrets rotate-key secrets.sops.yaml";
+
+const ADD_EXAMPLES: &str = "\
+Examples:
+  ichor secrets add-recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p
+  ichor secrets add-recipient \"$(cat ~/.ssh/id_ed25519.pub)\"
+  ichor secrets add-recipient age1... --of secrets.sops.yaml";
+
+const REMOVE_EXAMPLES: &str = "\
+Examples:
+  ichor secrets remove-recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
+
+const IDENTITY_EXAMPLES: &str = "\
+Examples:
+  ichor secrets identity                   send the line to those who encrypt to you";
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
@@ -33,12 +63,13 @@ Examples:
   ichor secrets show                       fingerprints, ends and algorithms
   ichor secrets show -o json | jq -r '.authorities[].ends'";
 
-/// Makes, imports, exports and shows the secrets of a cluster.
+/// Makes, imports, encrypts, edits, exports and shows the secrets of a cluster.
 ///
 /// They are made once and kept for the cluster's whole life: the certificate authorities, keys and tokens
-/// from which everything else can be made again. ichor keeps them as talosctl does, in a `secrets.yaml`, in
-/// the directory that `store` names (`.ichor` beside the inventory), or in the file that `secrets.file`
-/// names.
+/// from which everything else can be made again. ichor keeps them as talosctl does, with every value encrypted as
+/// sops does it, in a `secrets.sops.yaml` in the directory that `store` names (`.ichor` beside the inventory),
+/// or in the file that `secrets.file` names. They are encrypted to the age recipients of `secrets.age`, of
+/// `SOPS_AGE_RECIPIENTS` or of `.sops.yaml`, or to you.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 pub struct Secrets {
@@ -65,12 +96,66 @@ pub enum SecretsVerb {
     /// Shows what is kept, without any secret.
     #[command(after_help = SHOW_EXAMPLES)]
     Show,
+    /// Encrypts secrets that are kept in plain.
+    #[command(after_help = ENCRYPT_EXAMPLES)]
+    Encrypt(SealedFile),
+    /// Changes an encrypted file in an editor.
+    ///
+    /// The editor is that of `SOPS_EDITOR` or `EDITOR`. It gets the plain text in a directory for its owner alone,
+    /// which is gone afterwards, however it went. A file that is not there is made.
+    #[command(after_help = EDIT_EXAMPLES)]
+    Edit(SealedFile),
+    /// Encrypts a file with a new key, to the same recipients.
+    #[command(after_help = ROTATE_EXAMPLES)]
+    RotateKey(SealedFile),
+    /// Lets others open an encrypted file too.
+    #[command(after_help = ADD_EXAMPLES)]
+    AddRecipient(AddRecipient),
+    /// Takes recipients away, and encrypts the file with a new key.
+    ///
+    /// Whoever could open the file before knows what was in it: make new secrets where that matters.
+    #[command(after_help = REMOVE_EXAMPLES)]
+    RemoveRecipient(RemoveRecipient),
+    /// Shows your own recipient, and makes an identity if you have none.
+    #[command(after_help = IDENTITY_EXAMPLES)]
+    Identity,
+}
+
+/// The file that a verb is about.
+#[derive(Debug, clap::Args)]
+pub struct SealedFile {
+    /// A file of values, in YAML or JSON; absent, the cluster's secrets.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub sealed: Option<PathBuf>,
+}
+
+/// `ichor secrets add-recipient`.
+#[derive(Debug, clap::Args)]
+pub struct AddRecipient {
+    /// Public keys of age (`age1...`) or of SSH (`ssh-ed25519 ...`).
+    #[arg(value_name = "RECIPIENT", required = true)]
+    pub recipients: Vec<String>,
+    /// A file of values; absent, the cluster's secrets.
+    #[arg(long, value_name = "FILE", env = "ICHOR_ADD_RECIPIENT_OF", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    pub of: Option<PathBuf>,
+}
+
+/// `ichor secrets remove-recipient`.
+#[derive(Debug, clap::Args)]
+pub struct RemoveRecipient {
+    /// Public keys of age (`age1...`) or of SSH (`ssh-ed25519 ...`).
+    #[arg(value_name = "RECIPIENT", required = true)]
+    pub recipients: Vec<String>,
+    /// A file of values; absent, the cluster's secrets.
+    #[arg(long, value_name = "FILE", env = "ICHOR_REMOVE_RECIPIENT_OF", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    pub of: Option<PathBuf>,
 }
 
 /// `ichor secrets import`.
 #[derive(Debug, clap::Args)]
 pub struct Import {
-    /// A `secrets.yaml`, or the machine config of a control plane; `-` for standard input.
+    /// A `secrets.yaml`, or the machine config of a control plane, encrypted by sops or not; `-` for standard
+    /// input.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub input: PathBuf,
 }

@@ -34,7 +34,7 @@ use crate::{
     failure::Failure,
     operating_system::OperatingSystem,
     terminal::Terminal,
-    world::{World, desired_in},
+    world::{World, desired_in, keeping_in},
 };
 
 /// What a verb means to do with a cluster.
@@ -104,7 +104,7 @@ pub fn with<'t, T>(
     session.add(world.findings.clone());
     let acted = session.with_one(|site, sources| {
         let desired = desired_in(place, site.desired);
-        let site = Site { desired: &desired, ..site };
+        let site = Site { desired: &desired, keeping: keeping_in(place), ..site };
         let scene = Scene { place, site, runtime: &runtime, world: &world, intent };
         let done = scene.play(pve, &survey, making, sources, act);
         // A rehearsal is kept however it went.
@@ -119,7 +119,7 @@ pub fn with<'t, T>(
 /// Begins to make the one key that takes seconds, if it will be needed.
 fn make_key(place: Place<'_>, site: Site<'_>, intent: Intent) -> Option<Making> {
     let desired = desired_in(place, site.desired);
-    let store = Store::of(Site { desired: &desired, ..site }).ok()?;
+    let store = Store::of(Site { desired: &desired, keeping: keeping_in(place), ..site }).ok()?;
     let needed = intent == Intent::Make && !store.has_bundle(&OperatingSystem);
     needed.then(|| thread::spawn(RsaKey::generate))
 }
@@ -188,6 +188,8 @@ impl Scene<'_> {
             Some(making) => making.join().unwrap_or(Err(PkiError::Entropy)),
             None => RsaKey::generate(),
         };
-        secrets::new(&OperatingSystem, self.site, key).map(|new| new.findings)
+        let mut new = secrets::new(&OperatingSystem, self.site, key)?;
+        new.findings.extend(new.chosen.and_then(|chosen| chosen.note()).into_iter().collect());
+        Ok(new.findings)
     }
 }

@@ -1,22 +1,37 @@
-//! `ichor secrets`: makes, imports, exports and shows the secrets of a cluster.
+//! `ichor secrets`: makes, imports, encrypts, edits, exports and shows the secrets of a cluster.
+
+use std::path::Path;
 
 use ichor_machineconfig::pki::{PkiError, RsaKey};
 use ichor_model::{Finding, Severity};
 use ichor_ops::{
+    Halt, Site,
     access::{self, Target},
     bundle::Input,
-    secrets, shared,
+    keyring::variable,
+    secrets::{self, Changed, Subject},
+    shared,
 };
+use ichor_spec::Sources;
 
-use super::session::{Gate, Session, one_reader_of_stdin};
+use super::session::{Gate, Session, exit_of, one_reader_of_stdin};
 use crate::{
-    args::{Export, Global, Import, SecretsVerb},
+    args::{Export, Global, Import, Output, SecretsVerb},
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
-    render::{given::Given, secrets as render},
+    programs,
+    render::{
+        document,
+        findings::{self, Changes},
+        given::Given,
+        secrets as render,
+    },
     terminal::Terminal,
 };
+
+/// The editor of those who have named none.
+const EDITOR: &str = "vi";
 
 /// Does what was asked for.
 pub fn run(verb: &SecretsVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -25,7 +40,82 @@ pub fn run(verb: &SecretsVerb, global: &Global, terminal: &Terminal) -> Result<E
         SecretsVerb::Import(args) => import(args, global, terminal),
         SecretsVerb::Export(args) => export(args, global, terminal),
         SecretsVerb::Show => show(global, terminal),
+        SecretsVerb::Identity => identity(global, terminal),
+        SecretsVerb::Encrypt(args) => change(args.sealed.as_deref(), global, terminal, |site, subject, _| {
+            secrets::encrypt(&OperatingSystem, site, subject)
+        }),
+        SecretsVerb::RotateKey(args) => {
+            change(args.sealed.as_deref(), global, terminal, |site, subject, _| {
+                secrets::rotate_key(&OperatingSystem, site, subject)
+            })
+        }
+        SecretsVerb::AddRecipient(args) => {
+            change(args.of.as_deref(), global, terminal, |site, subject, _| {
+                secrets::add_recipients(&OperatingSystem, site, subject, &args.recipients)
+            })
+        }
+        SecretsVerb::RemoveRecipient(args) => {
+            change(args.of.as_deref(), global, terminal, |site, subject, _| {
+                secrets::remove_recipients(&OperatingSystem, site, subject, &args.recipients)
+            })
+        }
+        SecretsVerb::Edit(args) => {
+            change(args.sealed.as_deref(), global, terminal, |site, subject, sources| {
+                let editor =
+                    ["SOPS_EDITOR", "EDITOR"].iter().find_map(|name| variable(&OperatingSystem, name));
+                let editor = editor.as_ref().map_or(EDITOR, |text| text.as_str());
+                secrets::edit(&OperatingSystem, site, subject, sources, &mut |path| {
+                    programs::edit(editor, path)
+                })
+            })
+        }
     }
+}
+
+/// Changes an encrypted file, and tells what became of it.
+fn change(
+    file: Option<&Path>,
+    global: &Global,
+    terminal: &Terminal,
+    act: impl FnOnce(Site<'_>, Subject<'_>, &mut Sources) -> Result<Changed, Halt>,
+) -> Result<Exit, Failure> {
+    let mut session = match Session::open(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    let subject = file.map_or(Subject::Bundle, Subject::File);
+    let changed = session.with_one(|site, sources| {
+        let mut changed = act(site, subject, sources)?;
+        let findings = std::mem::take(&mut changed.findings);
+        Ok((changed, findings))
+    })?;
+    match changed {
+        Gate::Closed(exit) => Ok(exit),
+        Gate::Open(changed) => session.show(
+            || render::changed_text(&changed),
+            || vec![render::changed_value(session.name(), &changed)],
+        ),
+    }
+}
+
+fn identity(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let own = match secrets::identity(&OperatingSystem) {
+        Ok(own) => own,
+        Err(halt) => {
+            findings::tell(&Sources::default(), &halt.findings, Changes::None, terminal);
+            return Ok(exit_of(halt.kind));
+        }
+    };
+    findings::tell(&Sources::default(), &own.findings, Changes::None, terminal);
+    if let Some(made) = &own.made {
+        terminal.tell(render::made_identity(made).trim_end());
+    }
+    match global.output {
+        Output::Table => terminal.data(format!("{}\n", own.recipient))?,
+        Output::Json => terminal.data(document::json(&render::own_value(&own)))?,
+        Output::Yaml => terminal.data(document::yaml(&render::own_value(&own)))?,
+    }
+    Ok(Exit::Done)
 }
 
 fn new(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -1,6 +1,10 @@
 //! What may be told about secrets: never one of them.
 
-use ichor_ops::secrets::{Authority, Imported, Kept, New};
+use ichor_ops::{
+    keyring::NewIdentity,
+    recipients::Chosen,
+    secrets::{Authority, Change, Changed, Imported, Kept, New, Own},
+};
 use serde_json::{Value, json};
 
 use super::{envelope, table::Table, text};
@@ -10,11 +14,75 @@ pub fn new_text(made: &New) -> String {
     let contract = made.contract;
     let path = text::safe_line(&made.path.display().to_string());
     format!(
-        "{} the secrets of the cluster, in {path}\n\
+        "{} the secrets of the cluster, in {path}\n{}\
          machine configs keep the shape of contract {contract}, also when Talos is upgraded\n\
-         The file is not encrypted, and nothing can bring it back: make a backup, and keep it to yourself.\n",
+         Nothing can bring {path} back: make a backup.\n",
+        text::good("made"),
+        chosen_text(made.chosen.as_ref()),
+    )
+}
+
+/// Says to whom something was encrypted, and which key was made for that.
+fn chosen_text(chosen: Option<&Chosen>) -> String {
+    let Some(chosen) = chosen else { return String::new() };
+    let all: Vec<&str> = chosen.policy.recipients.iter().map(ichor_sops::Recipient::text).collect();
+    let made = chosen.made.as_ref().map(made_identity).unwrap_or_default();
+    format!("encrypted to {}\n{made}", text::safe_line(&all.join(", ")))
+}
+
+/// Says that a key was made.
+pub fn made_identity(made: &NewIdentity) -> String {
+    let path = text::safe_line(&made.path.display().to_string());
+    format!(
+        "{} an age identity for you, in {path}\n\
+         Without it nobody can open what is encrypted to you: make a backup of it too, and keep it to yourself.\n",
         text::good("made"),
     )
+}
+
+/// Returns who somebody is, for programs.
+pub fn own_value(own: &Own) -> Value {
+    json!({ "recipient": own.recipient, "made": own.made.as_ref().map(|made| envelope::path(&made.path)) })
+}
+
+/// Says what became of an encrypted file.
+pub fn changed_text(changed: &Changed) -> String {
+    let path = text::safe_line(&changed.path.display().to_string());
+    let done = match changed.change {
+        Change::Nothing => format!("{} {path} is as it was", text::good("nothing to do:")),
+        Change::Encrypted => format!("{} {path}", text::good("encrypted")),
+        Change::Rotated => format!("{} {path} with a new key", text::good("encrypted")),
+        Change::Added => format!("{} to {path}", text::good("added")),
+        Change::Removed => format!(
+            "{} {path} with a new key\nWhoever was removed knows what was in it: make new secrets where that matters.",
+            text::good("encrypted")
+        ),
+        Change::Edited => format!("{} {path}", text::good("changed")),
+    };
+    let made = changed.made.as_ref().map(made_identity).unwrap_or_default();
+    let list: String = changed.recipients.iter().map(|it| format!("  {}\n", text::safe_line(it))).collect();
+    format!("{done}\n{made}it can be opened by\n{list}")
+}
+
+/// Returns what became of an encrypted file, for programs.
+pub fn changed_value(cluster: &str, changed: &Changed) -> Value {
+    json!({
+        "cluster": cluster,
+        "path": envelope::path(&changed.path),
+        "changed": changed.change != Change::Nothing,
+        "recipients": changed.recipients,
+        "identity_made": changed.made.as_ref().map(|made| envelope::path(&made.path)),
+    })
+}
+
+fn recipients_value(chosen: Option<&Chosen>) -> Value {
+    let all =
+        chosen.map(|it| it.policy.recipients.iter().map(ichor_sops::Recipient::text).collect::<Vec<_>>());
+    json!(all)
+}
+
+fn identity_value(chosen: Option<&Chosen>) -> Value {
+    json!(chosen.and_then(|it| it.made.as_ref()).map(|made| envelope::path(&made.path)))
 }
 
 /// Returns what was made, for programs.
@@ -24,7 +92,9 @@ pub fn new_value(cluster: &str, made: &New) -> Value {
         "path": envelope::path(&made.path),
         "cluster_id": made.cluster_id,
         "contract": made.contract,
-        "encrypted": false,
+        "encrypted": made.chosen.is_some(),
+        "recipients": recipients_value(made.chosen.as_ref()),
+        "identity_made": identity_value(made.chosen.as_ref()),
     })
 }
 
@@ -41,7 +111,8 @@ pub fn imported_text(imported: &Imported, width: Option<u16>) -> String {
     let id = text::safe_line(&imported.found.bundle.cluster_id);
     let contract = imported.contract;
     format!(
-        "{done}\nread from {source}, {form}\ncluster id {id}, contract {contract}\n\n{}",
+        "{done}\n{}read from {source}, {form}\ncluster id {id}, contract {contract}\n\n{}",
+        chosen_text(imported.chosen.as_ref()),
         authorities(&imported.authorities, width)
     )
 }
@@ -53,6 +124,8 @@ pub fn imported_value(cluster: &str, imported: &Imported) -> Value {
         "path": envelope::path(&imported.path),
         "was_there": imported.was_there,
         "read_as": imported.form().words(),
+        "recipients": recipients_value(imported.chosen.as_ref()),
+        "identity_made": identity_value(imported.chosen.as_ref()),
         "cluster_id": imported.found.bundle.cluster_id,
         "contract": imported.contract,
         "authorities": imported.authorities.iter().map(authority_value).collect::<Vec<_>>(),
@@ -67,9 +140,13 @@ pub fn kept_text(all: &[(String, Kept)], width: Option<u16>) -> String {
 
 fn one_text(name: &str, kept: &Kept, width: Option<u16>) -> String {
     let recorded = if kept.recorded { "recorded" } else { "not recorded: set `cluster.contract`" };
+    let encrypted = match &kept.recipients {
+        Some(recipients) => format!("to {}", text::safe_line(&recipients.join(", "))),
+        None => "no".to_owned(),
+    };
     let lines = [
         ("kept in", text::safe_line(&kept.shown)),
-        ("encrypted", "no".to_owned()),
+        ("encrypted", encrypted),
         ("cluster id", text::safe_line(&kept.cluster_id)),
         ("contract", format!("{} ({recorded})", kept.contract)),
         ("service accounts", kept.service_account.clone()),
@@ -84,7 +161,8 @@ pub fn kept_value((name, kept): &(String, Kept)) -> Value {
     json!({
         "cluster": name,
         "path": kept.shown,
-        "encrypted": false,
+        "encrypted": kept.recipients.is_some(),
+        "recipients": kept.recipients,
         "cluster_id": kept.cluster_id,
         "contract": kept.contract,
         "contract_recorded": kept.recorded,

@@ -33,6 +33,7 @@ patches: [patch.yaml]
 ";
 
 const ALL_WELL: &str = "all is well";
+const SOMEBODY: &str = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
 
 /// The bundle with secrets that can be recognised.
 fn canaries() -> String {
@@ -50,7 +51,7 @@ fn canaries() -> String {
 
 /// Everything that must not be seen: the canaries, and the keys of the bundle as they are written.
 fn forbidden() -> Vec<String> {
-    let words = [TOKEN, TRUSTD, CLUSTER, SERVICE, REGISTRY, PATCH, "PRIVATE KEY", "canary"];
+    let words = [TOKEN, TRUSTD, CLUSTER, SERVICE, REGISTRY, PATCH, "PRIVATE KEY", "AGE-SECRET-KEY", "canary"];
     let keys = bundle().lines().filter_map(|line| line.trim().strip_prefix("key: "));
     // The first characters of each are the same for all keys of a kind.
     let keys = keys.map(|key| key[60..100.min(key.len())].to_owned());
@@ -74,6 +75,17 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
         ("secrets export", vec!["--out", "exported.yaml"]),
         ("secrets show", vec![]),
         ("render", vec![]),
+        ("secrets identity", vec![]),
+        ("secrets encrypt", vec![]),
+        ("secrets encrypt", vec!["values.yaml"]),
+        ("secrets edit", vec![]),
+        ("secrets edit", vec!["values.yaml"]),
+        ("secrets add-recipient", vec![SOMEBODY]),
+        ("secrets add-recipient", vec![SOMEBODY, "--of", "values.yaml"]),
+        ("secrets add-recipient", vec![TRUSTD]),
+        ("secrets remove-recipient", vec![SOMEBODY]),
+        ("secrets rotate-key", vec![]),
+        ("secrets rotate-key", vec!["password"]),
         ("render", vec!["--overwrite"]),
         ("render", vec!["other", "--secrets", "canary.yaml"]),
         ("talosconfig", vec![]),
@@ -122,6 +134,7 @@ fn lab(file: &str, content: &[u8]) -> Lab {
         (".ichor/a/secrets.yaml", &canaries()),
         (RECORD, "{\"schema\": 1, \"contract\": \"1.13\"}"),
         ("password", &format!("{REGISTRY}\n")),
+        ("values.yaml", &format!("# {TRUSTD}\nproxmox: {{token: {TOKEN}}}\n")),
         ("patch.yaml", &format!("machine:\n  env:\n    TOKEN: {PATCH}\n")),
     ]);
     if !file.is_empty() {
@@ -143,6 +156,7 @@ fn search(lab: &Lab, about: &str) -> Vec<i32> {
             arguments.extend(["-o", form]);
             let mut command = lab.command(&arguments);
             command.env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full").env("CANARY_SERVICE", SERVICE);
+            command.env("EDITOR", "true");
             let Outcome { code, stdout, stderr } = Outcome::of(&mut command);
             let gives = GIVERS.contains(&verb) && !rest.contains(&"--out") && code == 0;
             for secret in &forbidden {
@@ -190,6 +204,14 @@ fn nothing_is_told_when_all_is_well() {
     for secret in [TOKEN, TRUSTD, SERVICE, REGISTRY, PATCH] {
         assert!(config.contains(secret), "{secret}");
     }
+    for file in [".ichor/a/secrets.sops.yaml", "values.yaml"] {
+        let sealed = fs::read_to_string(lab.path(file)).expect("an encrypted file");
+        assert!(
+            sealed.contains("ENC[AES256_GCM,") && !forbidden().iter().any(|it| sealed.contains(it)),
+            "{file}"
+        );
+    }
+    assert!(!lab.path(".ichor/a/secrets.yaml").exists());
     let exported = fs::read_to_string(lab.path("exported.yaml")).expect("an export");
     assert!(exported.contains(CLUSTER) && forbidden().iter().any(|secret| exported.contains(secret)));
 }

@@ -7,6 +7,7 @@ mod findings;
 mod hostile;
 mod lab_events;
 mod rendering;
+mod sealed;
 mod secrets;
 mod verbs;
 
@@ -51,6 +52,10 @@ impl Lab {
         self.root.path().join("work").join(name)
     }
 
+    fn home(&self) -> PathBuf {
+        self.root.path().join("home")
+    }
+
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("parent")).expect("directories");
@@ -63,10 +68,13 @@ impl Lab {
         command.current_dir(self.path("")).args(arguments).timeout(DEADLINE);
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
-            if name.starts_with("ICHOR_") || FOREIGN_VARIABLES.contains(&name.as_str()) {
+            let is_foreign = ["ICHOR_", "SOPS_", "XDG_"].iter().any(|prefix| name.starts_with(prefix));
+            if is_foreign || FOREIGN_VARIABLES.contains(&name.as_str()) {
                 command.env_remove(name);
             }
         }
+        // Keys are made at home, and never in that of whoever runs the tests.
+        command.env("HOME", self.home());
         command
     }
 
@@ -113,7 +121,7 @@ fn bundle() -> &'static str {
         let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
         let made = lab.run(&["secrets", "new"]);
         assert_eq!(made.code, 0, "{}", made.stderr);
-        fs::read_to_string(lab.path(".ichor/a/secrets.yaml")).expect("secrets")
+        lab.run(&["secrets", "export"]).stdout
     })
 }
 

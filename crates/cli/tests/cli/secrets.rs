@@ -11,23 +11,28 @@ fn new_secrets_are_kept_once_and_to_their_owner() {
     let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
     let made = lab.run(&["secrets", "new"]);
     assert_eq!(made.code, 0, "{}", made.stderr);
-    insta::assert_snapshot!(made.stdout, @r"
-    made the secrets of the cluster, in .ichor/a/secrets.yaml
+    let home = lab.home().display().to_string();
+    let own = lab.run(&["secrets", "identity"]).stdout;
+    insta::assert_snapshot!(made.stdout.replace(&home, "~").replace(own.trim(), "[RECIPIENT]"), @r"
+    made the secrets of the cluster, in .ichor/a/secrets.sops.yaml
+    encrypted to [RECIPIENT]
+    made an age identity for you, in ~/.config/sops/age/keys.txt
+    Without it nobody can open what is encrypted to you: make a backup of it too, and keep it to yourself.
     machine configs keep the shape of contract 1.13, also when Talos is upgraded
-    The file is not encrypted, and nothing can bring it back: make a backup, and keep it to yourself.
+    Nothing can bring .ichor/a/secrets.sops.yaml back: make a backup.
     ");
     #[cfg(unix)]
-    for (path, wanted) in [(".ichor", 0o700), (".ichor/a", 0o700), (".ichor/a/secrets.yaml", 0o600)] {
+    for (path, wanted) in [(".ichor", 0o700), (".ichor/a", 0o700), (".ichor/a/secrets.sops.yaml", 0o600)] {
         use std::os::unix::fs::PermissionsExt;
         let permissions = fs::metadata(lab.path(path)).expect(path).permissions();
         assert_eq!(permissions.mode() & 0o777, wanted, "{path}");
     }
     assert_eq!(fs::read_to_string(lab.path(".ichor/.gitignore")).expect("ignore"), "*\n");
-    let before = fs::read(lab.path(".ichor/a/secrets.yaml")).expect("secrets");
+    let before = fs::read(lab.path(".ichor/a/secrets.sops.yaml")).expect("secrets");
     let again = lab.run(&["secrets", "new"]);
     assert_eq!((again.code, again.stdout.as_str()), (7, ""));
     insta::assert_snapshot!(again.stderr, @r"
-    error[ICH-2102]: the cluster already has secrets: `.ichor/a/secrets.yaml`
+    error[ICH-2102]: the cluster already has secrets: `.ichor/a/secrets.sops.yaml`
      = note: machines that run with them accept nothing that is made from others
      = help: go on with them, as in `ichor render`; for a new cluster of that name move the old secrets away first:
                  mv .ichor/a .ichor/a.old
@@ -36,7 +41,7 @@ fn new_secrets_are_kept_once_and_to_their_owner() {
     hint: to learn more, run
         ichor explain ICH-2102
     ");
-    assert_eq!(fs::read(lab.path(".ichor/a/secrets.yaml")).expect("secrets"), before);
+    assert_eq!(fs::read(lab.path(".ichor/a/secrets.sops.yaml")).expect("secrets"), before);
 }
 
 #[test]
@@ -75,13 +80,14 @@ fn what_is_shown_is_no_secret() {
         settings.add_filter("[0-9A-F]{2}(:[0-9A-F]{2}){31}", "[FINGERPRINT]");
         settings.add_filter("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z", "[TIME]");
         settings.add_filter("cluster id        .*", "cluster id        [ID]");
+        settings.add_filter("age1[a-z0-9]{58}", "[RECIPIENT]");
         settings
     };
     settings.bind(|| {
         insta::assert_snapshot!(lab.run(&["secrets", "show"]).stdout, @r"
         a
-          kept in           .ichor/a/secrets.yaml
-          encrypted         no
+          kept in           .ichor/a/secrets.sops.yaml
+          encrypted         to [RECIPIENT]
           cluster id        [ID]
           contract          1.13 (recorded)
           service accounts  RSA 4096

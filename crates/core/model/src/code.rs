@@ -320,14 +320,14 @@ catalogue! {
         "A secrets bundle is never replaced: machines that run with it would accept nothing made from another one, and nothing could be signed for them again. For a new cluster of the same name move the old file away by hand, once you are sure that nobody needs it.";
     2103 BAD_BUNDLE "a secrets bundle cannot be used":
         "A bundle is talosctl's `secrets.yaml`, or the machine config of a control plane. All its parts are needed, the certificate authority that signs something must be valid now, and each key must belong to its certificate. The finding names the key and the line, and never repeats a value.";
-    2104 ENCRYPTED_BUNDLE "a secrets bundle is encrypted, or is to be":
-        "This ichor reads and writes plain bundles only; encrypted ones come later, and where an inventory asks for them nothing is written in plain. Decrypt the file for the command, for example with `sops -d secrets.sops.yaml | ichor secrets import -`.";
+    2104 ENCRYPTED_BUNDLE "a secrets bundle is encrypted in a way that is not read":
+        "Bundles are encrypted value by value, as SOPS does it, and read that way too. A file that is encrypted as a whole, as with `age secrets.yaml`, is not read. Decrypt it for the command, for example with `age -d secrets.yaml.age | ichor secrets import -`.";
     2105 OPEN_SECRETS "others can read a file with secrets":
         "Whoever reads a secrets bundle owns the cluster. Files with secrets are for their owner alone: mode 0600.";
     2106 UNRESOLVED_SECRET "a secret cannot be had":
-        "The reference names an environment variable that is not set, a file that cannot be read, or a value that is empty or not text. The value itself is never shown.";
+        "The reference names an environment variable that is not set, a file that cannot be read, a value that no encrypted file has, a command that fails or takes too long, or a value that is empty or not text. The value itself is never shown.";
     2107 SECRET_SOURCE "this kind of secret reference is not read yet":
-        "`{env: NAME}` and `{file: path}` are read. `{sops: ...}`, `{vault: ...}` and `{command: [...]}` can be written in an inventory and are read by a later ichor.";
+        "`{env: NAME}`, `{file: path}`, `{sops: path#key}` and `{command: [...]}` are read. `{vault: ...}` can be written in an inventory and is read by a later ichor.";
     2108 LATE_ADDRESS "an address is known only once a machine runs":
         "A machine that takes any DHCP lease has no address before it runs, so nothing that must name it can be made ahead. Give it a fixed address, or a reservation by its MAC with `boot: {address: dhcp}` and a static address.";
     2109 NOT_OURS "a file was not written by ichor, or was changed since":
@@ -362,6 +362,16 @@ catalogue! {
         "Nothing that an authority signed is accepted once it has ended, and a cluster whose authorities have ended cannot be reached any more. Authorities of Talos last ten years. Rotate them while they are valid: `talosctl rotate-ca` does it for the Talos API and for Kubernetes.";
     2124 BUSY "another run is at work here":
         "Two runs that write to one directory could undo each other's work, so the second one stops before it writes anything. Run the same command again once the first one has ended.";
+    2130 SEALED "an encrypted file cannot be opened":
+        "The file is encrypted to others, it was changed by somebody without the key, or it uses something of SOPS that is not there. Nothing of such a file is used or shown. Keys are looked for where sops looks: `SOPS_AGE_KEY`, `SOPS_AGE_KEY_FILE`, `sops/age/keys.txt` in your configuration directory, `SOPS_AGE_SSH_PRIVATE_KEY_FILE` and `~/.ssh/id_ed25519`.";
+    2131 RECIPIENTS "secrets cannot be encrypted as asked":
+        "Secrets are encrypted to the recipients that the inventory names under `secrets.age`, or else to those of `SOPS_AGE_RECIPIENTS`, of the creation rules in `.sops.yaml`, or to yourself. Recipients are public keys of age (`age1...`) or of SSH (`ssh-ed25519 ...`), and you must be one of them, or nothing could be made from the secrets any more.";
+    2132 PLAIN_SECRETS "secrets are kept in plain":
+        "Whoever reads the file owns the cluster, and so does whoever finds a copy of it in a backup. `ichor secrets encrypt` encrypts it to you and those you name, and removes the plain file.";
+    2133 IDENTITY "a key of yours cannot be used":
+        "An age identity or an SSH key that stands where sops looks for keys cannot be read, or a new identity could not be written. ichor makes an identity only where there is none, and never writes over a file of that name.";
+    2134 EDITED "what was edited cannot be kept":
+        "The text in the editor was not what the file must hold, or the editor failed. The encrypted file is as it was, and the plain text that was edited is gone.";
     3101 UNREACHABLE "a server is not reached":
         "Nothing was changed. The finding says which server and what the operating system or the proxy said. Check the address, the route, the firewall and, for machines on a private network, `proxmox.jump`.";
     3102 UNTRUSTED "a server is not the one that it should be":

@@ -1,11 +1,13 @@
 //! `ichor secrets import`: the secrets of a cluster that runs.
 //!
-//! 1. [`bundle::read`]: a `secrets.yaml` or a control plane's machine config, told apart by content;
+//! 1. [`bundle::read`]: a `secrets.yaml` or a control plane's machine config, told apart by content, encrypted or
+//!    not;
 //! 2. the same bundle as the one that is kept is no change, and has its record completed;
 //! 3. [`Store::keep`]: any other is kept, unless the cluster already has one.
 
 use std::path::PathBuf;
 
+use ichor_machineconfig::secrets::SecretText;
 use ichor_model::{Code, Finding, Findings, Minor};
 use ichor_spec::Sources;
 
@@ -14,8 +16,9 @@ use crate::{
     Halt, Origin, Site, System,
     bundle::{self, Form, Found, Input, Signer},
     halt::only,
+    recipients::Chosen,
+    sealing,
     store::Store,
-    system::Links,
 };
 
 /// What was imported.
@@ -31,6 +34,8 @@ pub struct Imported {
     pub path: PathBuf,
     /// Whether it was there already.
     pub was_there: bool,
+    /// How it was encrypted; nothing, if it was there or is kept in plain.
+    pub chosen: Option<Chosen>,
 }
 
 impl Imported {
@@ -52,25 +57,30 @@ pub fn import(
     let mut found = bundle::read(system, input, Signer::Nobody, sources)?;
     let contract = site.desired.cluster.contract;
     let text = found.bundle.to_secrets_yaml();
-    let was_there = is_kept(system, &store, text.expose().as_bytes());
+    let was_there = is_kept(system, &store, &text);
     let other_shape = found.contracts.filter(|(first, last)| !(*first..=*last).contains(&contract));
     // A contract that nobody said and that does not fit is not written down: it would be kept for ever.
     let recorded = (other_shape.is_none() || site.contract != Origin::Assumed).then_some(contract);
-    let notes = if was_there {
-        complete_record(system, &store, recorded)?
+    let (notes, chosen) = if was_there {
+        (complete_record(system, &store, recorded)?, None)
     } else {
-        store.keep(system, text.expose().as_bytes(), recorded)?
+        store.refuse_to_write(system)?;
+        let chosen = sealing::choose(system, site, &store)?;
+        let file = sealing::file(system, &text, chosen.as_ref())?;
+        (store.keep(system, &file, recorded)?, chosen)
     };
     found.findings.extend(notes);
     found.findings.extend(other_shape.map(|shape| warn_of_shape(contract, shape)).into_iter().collect());
     let authorities = authorities(&found.bundle);
-    Ok(Imported { authorities, contract, path: store.bundle().to_owned(), was_there, found })
+    let path = store.kept(system).to_owned();
+    Ok(Imported { found, authorities, contract, path, was_there, chosen })
 }
 
-fn is_kept(system: &dyn System, store: &Store, bytes: &[u8]) -> bool {
-    system
-        .read(store.bundle(), bytes.len(), Links::Follow)
-        .is_ok_and(|contents| contents.bytes.as_slice() == bytes)
+/// Whether the bundle that is kept is this one. One that cannot be opened is another one.
+fn is_kept(system: &dyn System, store: &Store, text: &SecretText) -> bool {
+    let kept = Input::File(store.kept(system).to_owned());
+    bundle::read(system, &kept, Signer::Nobody, &mut Sources::default())
+        .is_ok_and(|found| found.bundle.to_secrets_yaml() == *text)
 }
 
 /// A record that is there stays: the cluster was made with that contract.

@@ -1,10 +1,10 @@
 //! `ichor secrets new`: the secrets of a new cluster.
 //!
 //! 1. [`Store::of`]: where they are to be kept;
-//! 2. [`Store::refuse_to_write`]: a cluster that has secrets keeps them, and nothing that is to be encrypted is
-//!    written in plain;
-//! 3. [`Bundle::generate`]: all keys, certificates and tokens, from the machine's randomness;
-//! 4. [`Store::keep`]: the record first, then the bundle, which is never written over another one.
+//! 2. [`Store::refuse_to_write`]: a cluster that has secrets keeps them;
+//! 3. [`crate::recipients`]: to whom they are encrypted, which may make an identity for the user;
+//! 4. [`Bundle::generate`]: all keys, certificates and tokens, from the machine's randomness;
+//! 5. [`Store::keep`]: the record first, then the bundle, which is never written over another one.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use ichor_machineconfig::{
 };
 use ichor_model::{Code, Finding, Findings, Minor};
 
-use crate::{Halt, Site, System, entropy::Draws, halt::only, store::Store};
+use crate::{Halt, Site, System, entropy::Draws, halt::only, recipients::Chosen, sealing, store::Store};
 
 /// What was made.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct New {
     pub cluster_id: String,
     /// The contract that was recorded.
     pub contract: Minor,
+    /// How it was encrypted; nothing, if it is kept in plain.
+    pub chosen: Option<Chosen>,
     /// Warnings.
     pub findings: Findings,
 }
@@ -38,12 +40,14 @@ pub fn new(
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
     store.sweep(system)?;
     store.refuse_to_write(system)?;
+    let chosen = sealing::choose(system, site, &store)?;
     let mut draws = Draws::new(system);
     let made = rsa().and_then(|rsa| Bundle::generate(&mut draws, system.now(), rsa));
     let bundle = draws.vouch(made).map_err(|error| Halt::failed(only(cannot_make(&error))))?;
     let contract = site.desired.cluster.contract;
-    let findings = store.keep(system, bundle.to_secrets_yaml().expose().as_bytes(), Some(contract))?;
-    Ok(New { path: store.bundle().to_owned(), cluster_id: bundle.cluster_id, contract, findings })
+    let file = sealing::file(system, &bundle.to_secrets_yaml(), chosen.as_ref())?;
+    let findings = store.keep(system, &file, Some(contract))?;
+    Ok(New { path: store.bundle().to_owned(), cluster_id: bundle.cluster_id, contract, chosen, findings })
 }
 
 fn cannot_make(error: &PkiError) -> Finding {

