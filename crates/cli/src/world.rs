@@ -1,5 +1,6 @@
 //! The world that a live verb acts on: the Proxmox of the inventory, or a lab in its place.
 
+mod jump;
 mod lab;
 mod real;
 

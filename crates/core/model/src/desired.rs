@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ClusterName, HostName, KubernetesVersion, MacAddress, MachineName, Minor, SecretRef, Size, SmbiosUuid,
-    Span, TalosVersion, VmId,
+    ClusterName, Hop, HostName, KubernetesVersion, MacAddress, MachineName, Minor, SecretRef, Size,
+    SmbiosUuid, Span, TalosVersion, VmId,
 };
 
 /// Everything wanted of one cluster.
@@ -269,9 +269,9 @@ pub struct Proxmox {
     pub token: Option<SecretRef>,
     /// How the server's certificate is checked.
     pub tls: Tls,
-    /// A way into networks that are not reachable directly.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jump: Option<String>,
+    /// The way into networks that are not reachable directly, the nearest server first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub jump: Vec<Hop>,
     /// The resource pool of all VMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
