@@ -17,6 +17,7 @@ mod schema;
 mod secrets;
 mod status;
 mod talosconfig;
+mod tunnel;
 mod up;
 mod world;
 
@@ -40,6 +41,7 @@ pub use self::{
     secrets::{Export, Import, Secrets, SecretsVerb},
     status::Status,
     talosconfig::Talosconfig,
+    tunnel::Tunnel,
     up::Up,
     world::Place,
 };
@@ -138,6 +140,7 @@ pub enum Verb {
     Render(Render),
     Talosconfig(Talosconfig),
     Kubeconfig(Kubeconfig),
+    Tunnel(Tunnel),
     Image(Image),
     Lab(Lab),
     Schema(Schema),

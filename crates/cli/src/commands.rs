@@ -18,6 +18,7 @@ mod secrets;
 mod session;
 mod status;
 mod talosconfig;
+mod tunnel;
 mod up;
 
 use crate::{
@@ -40,6 +41,7 @@ pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Verb::Render(args) => render::run(args, &cli.global, terminal),
         Verb::Talosconfig(args) => talosconfig::run(args, &cli.global, terminal),
         Verb::Kubeconfig(args) => kubeconfig::run(args, &cli.global, terminal),
+        Verb::Tunnel(args) => tunnel::run(args, &cli.global, terminal),
         Verb::Image(args) => image::run(&args.verb, &cli.global, terminal),
         Verb::Lab(args) => lab::run(&args.verb, &cli.global, terminal),
         Verb::Schema(_) => schema::run(cli.global.output, terminal),

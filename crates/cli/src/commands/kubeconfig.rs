@@ -31,6 +31,7 @@ pub fn run(args: &Kubeconfig, global: &Global, terminal: &Terminal) -> Result<Ex
         let given = args.secrets.as_deref();
         let found = bundle::of_cluster(&OperatingSystem, site, given, Signer::Kubernetes, sources)?;
         let made = access::kubeconfig(&OperatingSystem, site.desired, &found.bundle, &server, args.lifetime)?;
+        let made = access::through(made, args.proxy_url.as_deref())?;
         if let Some(path) = &args.out {
             let target = Target { path, overwrite: args.overwrite, given: args.secrets.as_deref() };
             access::write(&OperatingSystem, site, &made, target)?;

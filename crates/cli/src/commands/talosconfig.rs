@@ -27,6 +27,7 @@ pub fn run(args: &Talosconfig, global: &Global, terminal: &Terminal) -> Result<E
         let found = bundle::of_cluster(&OperatingSystem, site, given, Signer::Talos, sources)?;
         let (made, mut findings) =
             access::talosconfig(&OperatingSystem, site.desired, &found.bundle, &wanted)?;
+        let made = access::through(made, args.proxy_url.as_deref())?;
         findings.extend(found.findings);
         if let Some(path) = &args.out {
             let target = Target { path, overwrite: args.overwrite, given: args.secrets.as_deref() };
