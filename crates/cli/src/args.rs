@@ -18,6 +18,7 @@ mod schema;
 mod secrets;
 mod status;
 mod talosconfig;
+mod tunnel;
 mod up;
 mod world;
 
@@ -42,6 +43,7 @@ pub use self::{
     secrets::{Export, Import, Secrets, SecretsVerb},
     status::Status,
     talosconfig::Talosconfig,
+    tunnel::Tunnel,
     up::Up,
     world::Place,
 };
@@ -140,6 +142,7 @@ pub enum Verb {
     Render(Render),
     Talosconfig(Talosconfig),
     Kubeconfig(Kubeconfig),
+    Tunnel(Tunnel),
     Image(Image),
     Pve(Pve),
     Lab(Lab),

@@ -20,6 +20,7 @@ mod secrets;
 mod session;
 mod status;
 mod talosconfig;
+mod tunnel;
 mod up;
 
 use crate::{
@@ -42,6 +43,7 @@ pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Verb::Render(args) => render::run(args, &cli.global, terminal),
         Verb::Talosconfig(args) => talosconfig::run(args, &cli.global, terminal),
         Verb::Kubeconfig(args) => kubeconfig::run(args, &cli.global, terminal),
+        Verb::Tunnel(args) => tunnel::run(args, &cli.global, terminal),
         Verb::Image(args) => image::run(&args.verb, &cli.global, terminal),
         Verb::Pve(args) => pve::run(&args.verb, &cli.global, terminal),
         Verb::Lab(args) => lab::run(&args.verb, &cli.global, terminal),

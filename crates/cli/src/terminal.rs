@@ -2,10 +2,12 @@
 
 use std::{
     fmt,
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal, Read, Write},
 };
 
 use anstream::{AutoStream, ColorChoice};
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
 
 use crate::args::Color;
 
@@ -43,6 +45,20 @@ impl Terminal {
     pub fn tell(&self, text: &str) {
         let mut stream = AutoStream::new(self.stderr.lock(), self.color);
         let _ = writeln!(stream, "{text}");
+    }
+
+    /// Asks for something that is not shown while it is typed; nothing, if nobody can or wants to answer.
+    pub fn ask_secretly(&self, question: &str) -> Option<Zeroizing<String>> {
+        if !io::stdin().is_terminal() {
+            return None;
+        }
+        let mut stderr = self.stderr.lock();
+        let _ = stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush());
+        let silent = Silent::begin()?;
+        let typed = read_typed(&mut io::stdin().lock());
+        drop(silent);
+        let _ = writeln!(stderr);
+        typed
     }
 
     /// Returns the width of the terminal behind stdout. When stdout is something else it is as wide
@@ -151,5 +167,68 @@ fn write_whole(stream: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     match stream.write_all(bytes).and_then(|()| stream.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
+    }
+}
+
+/// Most characters of an answer.
+const MAX_TYPED: usize = 1024;
+
+/// A terminal that shows nothing of what is typed, and hands over every key. It is put back when this is dropped: keys
+/// such as Ctrl-C come as characters meanwhile, so that nothing ends the program before.
+struct Silent(Termios);
+
+impl Silent {
+    fn begin() -> Option<Self> {
+        let before = tcgetattr(io::stdin()).ok()?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        silent.special_codes[SpecialCodeIndex::VMIN] = 1;
+        silent.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(io::stdin(), OptionalActions::Flush, &silent).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.0);
+    }
+}
+
+/// Reads a line key by key. Ctrl-C and Ctrl-D give up, Ctrl-U begins again.
+fn read_typed(keys: &mut impl Read) -> Option<Zeroizing<String>> {
+    let mut typed = Zeroizing::new(Vec::with_capacity(MAX_TYPED));
+    let mut key = [0];
+    while keys.read_exact(&mut key).is_ok() && typed.len() < MAX_TYPED {
+        match key[0] {
+            b'\r' | b'\n' => {
+                return std::str::from_utf8(&typed).ok().map(|text| Zeroizing::new(text.to_owned()));
+            }
+            0x03 | 0x04 => return None,
+            0x08 | 0x7f => {
+                // A letter may have several bytes, of which only the first begins it.
+                while typed.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
+            }
+            0x15 => typed.clear(),
+            byte => typed.push(byte),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_can_be_corrected_and_given_up() {
+        let typed = |keys: &[u8]| read_typed(&mut &keys[..]).map(|text| text.to_string());
+        assert_eq!(typed(b"secret\n"), Some("secret".into()));
+        assert_eq!(typed(b"sek\x7fcret\r"), Some("secret".into()));
+        assert_eq!(typed("e\u{e9}\u{7f}x\n".as_bytes()), Some("ex".into()));
+        assert_eq!(typed(b"wrong\x15right\n"), Some("right".into()));
+        assert_eq!(typed(b"se\x03cret\n"), None);
+        assert_eq!(typed(b"without an end"), None);
+        assert_eq!(typed(&[b'x'; 2 * MAX_TYPED]), None);
     }
 }

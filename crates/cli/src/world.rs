@@ -1,11 +1,13 @@
 //! The world that a live verb acts on: the Proxmox of the inventory, or a lab in its place.
 
+mod jump;
 mod lab;
 mod real;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use ichor_model::Desired;
+use ichor_net::Dial;
 use ichor_ops::{Halt, Keeping, Site, live::Reach};
 use tokio::runtime::Runtime;
 
@@ -36,6 +38,19 @@ impl World {
             Place::Lab => lab::open(site, lab_file(site), runtime),
             Place::LabIn(file) => lab::open(site, file.to_owned(), runtime),
         }
+    }
+
+    /// Opens the way to a cluster alone, for which nobody needs a token.
+    pub fn way(
+        place: Place<'_>,
+        site: Site<'_>,
+        runtime: &Runtime,
+        terminal: &Terminal,
+    ) -> Result<(Arc<dyn Dial>, Option<LabRun>), Halt> {
+        if place == Place::Real {
+            return jump::open(site.desired, runtime, terminal).map(|way| (way, None));
+        }
+        Self::open(place, site, runtime, terminal).map(|world| (world.reach.dialer, world.lab))
     }
 
     /// Ends what goes on in it, and keeps a lab.

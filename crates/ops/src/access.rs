@@ -186,6 +186,24 @@ pub fn kubeconfig(
     Ok(Made { text, kind: Kind::Kubeconfig, ends, leads_to: vec![server] })
 }
 
+/// Lets a talosconfig or kubeconfig lead through a proxy, if one is named.
+pub fn through(made: Made, proxy: Option<&str>) -> Result<Made, Halt> {
+    let Some(proxy) = proxy else { return Ok(made) };
+    let text = match made.kind {
+        Kind::Kubeconfig => kubeconfig::through(&made.text, proxy),
+        Kind::Talosconfig => talosconfig::through(&made.text, proxy),
+        Kind::Bundle => return Ok(made),
+    };
+    let text = text.map_err(|problem| {
+        // A login may stand in it.
+        let shown =
+            if proxy.contains('@') { "this URL" } else { &format!("`{}`", ichor_spec::yaml::show(proxy)) };
+        let finding = Finding::error(Code::BAD_URL, None, format!("{shown} {}", problem.message));
+        Halt::invalid(only(finding.remedy(problem.remedy)))
+    })?;
+    Ok(Made { text, ..made })
+}
+
 /// Returns the control planes' own addresses, with a warning for each that nobody knows yet. None at all
 /// is an error.
 pub fn endpoints(desired: &Desired) -> Result<(Vec<IpAddr>, Findings), Halt> {

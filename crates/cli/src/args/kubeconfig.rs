@@ -37,6 +37,9 @@ pub struct Kubeconfig {
         default_value = "endpoint"
     )]
     pub server: String,
+    /// A proxy that kubectl goes through, as in `socks5://127.0.0.1:1080`; see `ichor tunnel`.
+    #[arg(long, value_name = "URL", env = "ICHOR_KUBECONFIG_PROXY_URL", hide_env_values = true)]
+    pub proxy_url: Option<String>,
     /// A file to write, for its owner alone, in place of standard output; `-` is standard output.
     #[arg(long, value_name = "FILE", env = "ICHOR_KUBECONFIG_OUT", hide_env_values = true, value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,

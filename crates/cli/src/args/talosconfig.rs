@@ -39,6 +39,9 @@ pub struct Talosconfig {
     /// How long it is valid, as in `24h`, `90m` or `365d`; never longer than the authority.
     #[arg(long, value_name = "TIME", env = "ICHOR_TALOSCONFIG_LIFETIME", hide_env_values = true, default_value = "8760h", value_parser = lifetime::parse)]
     pub lifetime: Duration,
+    /// A proxy that talosctl, which reads it from 1.14 on, goes through, as in `socks5://127.0.0.1:1080`; see `ichor tunnel`.
+    #[arg(long, value_name = "URL", env = "ICHOR_TALOSCONFIG_PROXY_URL", hide_env_values = true)]
+    pub proxy_url: Option<String>,
     /// A file to write, for its owner alone, in place of standard output; `-` is standard output.
     #[arg(long, value_name = "FILE", env = "ICHOR_TALOSCONFIG_OUT", hide_env_values = true, value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,

@@ -27,8 +27,8 @@ pub fn run(args: &Kubeconfig, global: &Global, terminal: &Terminal) -> Result<Ex
     let recipe = Recipe {
         is_late: |desired: &_| access::is_late(desired, &server),
         make: |desired: &_, bundle: &_| {
-            access::kubeconfig(&OperatingSystem, desired, bundle, &server, args.lifetime)
-                .map(|made| (made, Findings::new()))
+            let made = access::kubeconfig(&OperatingSystem, desired, bundle, &server, args.lifetime)?;
+            Ok((access::through(made, args.proxy_url.as_deref())?, Findings::new()))
         },
     };
     give(&asked, &recipe, global, terminal)

@@ -137,7 +137,8 @@ async fn keep(hall: &Hall, path: &Path) -> std::io::Result<tokio::net::UnixListe
     Ok(listener)
 }
 
-async fn interrupted() {
+/// Waits until somebody asks the program to end.
+pub async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     // Without a handler for a signal the program ends at once, which is no worse.
     let Ok(mut terminated) = signal(SignalKind::terminate()) else { return };

@@ -25,7 +25,10 @@ pub fn run(args: &Talosconfig, global: &Global, terminal: &Terminal) -> Result<E
     };
     let recipe = Recipe {
         is_late: |desired: &_| !access::known_endpoints(desired).1.is_empty(),
-        make: |desired: &_, bundle: &_| access::talosconfig(&OperatingSystem, desired, bundle, &wanted),
+        make: |desired: &_, bundle: &_| {
+            let (made, findings) = access::talosconfig(&OperatingSystem, desired, bundle, &wanted)?;
+            Ok((access::through(made, args.proxy_url.as_deref())?, findings))
+        },
     };
     give(&asked, &recipe, global, terminal)
 }

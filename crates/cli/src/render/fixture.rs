@@ -27,7 +27,7 @@ pub fn homelab() -> Desired {
             endpoint: "https://pve1.lab.example:8006".into(),
             token: None,
             tls: Tls::TrustOnFirstUse,
-            jump: None,
+            jump: Vec::new(),
             pool: None,
             storage: Storage {
                 disks: "local-lvm".into(),

@@ -8,7 +8,7 @@ use std::{
 use ichor_machineconfig::pki::Certificate;
 use ichor_model::{Code, Finding, Findings, desired::Tls};
 use ichor_net::{
-    Dial, Direct, Endpoint, Fingerprint, Trust,
+    Dial, Endpoint, Fingerprint, Trust,
     tls::{Protocol, Secure, shown},
 };
 use ichor_ops::{Halt, Site, System, halt::only, live::Reach, materials, store::Store, system::Links, whole};
@@ -16,7 +16,7 @@ use ichor_port::Secret;
 use ichor_pve::Token;
 use tokio::runtime::Runtime;
 
-use super::World;
+use super::{World, jump};
 use crate::terminal::Terminal;
 
 /// Largest file with a CA certificate.
@@ -31,12 +31,9 @@ pub fn open(
     runtime: &Runtime,
     terminal: &Terminal,
 ) -> Result<World, Halt> {
-    if let Some(jump) = &site.desired.proxmox.jump {
-        return Err(Halt::invalid(only(no_jump(jump))));
-    }
     let mut findings = Findings::new();
     let token = token(system, site)?;
-    let dialer: Arc<dyn Dial> = Arc::new(Direct);
+    let dialer = jump::open(site.desired, runtime, terminal)?;
     let proxmox = match &site.desired.proxmox.tls {
         Tls::Sha256(text) => Trust::Pin(pin(text)?),
         Tls::Ca(file) => authority(system, site, file)?,
@@ -141,10 +138,4 @@ fn insecure(site: Site<'_>) -> Finding {
     Finding::warning(Code::UNTRUSTED, None, message)
         .because("the inventory says `proxmox.tls: {insecure: true}`")
         .remedy("pin the certificate instead: `proxmox.tls: {sha256: \"...\"}`")
-}
-
-fn no_jump(jump: &str) -> Finding {
-    let scheme = jump.split("://").next().unwrap_or_default();
-    Finding::error(Code::JUMP_KIND, None, format!("`proxmox.jump` by `{scheme}` is not there yet"))
-        .remedy("run ichor where Proxmox and the machines are reached directly, or rehearse with `--lab`")
 }

@@ -49,6 +49,36 @@ pub fn render(access: &Access<'_>) -> Result<SecretText, Problem> {
     Ok(out.into())
 }
 
+/// Lets a kubeconfig that was written here lead through a proxy.
+pub fn through(text: &SecretText, proxy: &str) -> Result<SecretText, Problem> {
+    check_proxy(proxy)?;
+    let line = format!("    proxy-url: {}\n", scalar(proxy, 6, Dialect::Talos));
+    let Some((before, behind)) = text.expose().split_once("    server: ") else {
+        return Err(Problem::new(
+            "leads through nothing: the kubeconfig names no server",
+            "write the file anew",
+        ));
+    };
+    Ok(Zeroizing::new([before, &line, "    server: ", behind].concat()).into())
+}
+
+/// Checks the URL of a proxy. One with a login in it would put a secret where nobody expects one.
+pub(crate) fn check_proxy(proxy: &str) -> Result<(), Problem> {
+    let wrong = |message: &str| Err(Problem::new(message, "write it as in `socks5://127.0.0.1:1080`"));
+    let schemes = ["http://", "https://", "socks5://"];
+    let Some(place) = schemes.iter().find_map(|scheme| proxy.strip_prefix(scheme)) else {
+        return wrong("is not the URL of a proxy");
+    };
+    if place.contains('@') {
+        return wrong("has a login in it");
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    if place.is_empty() || place.starts_with(':') || !place.chars().all(plain) {
+        return wrong("is not the URL of a proxy");
+    }
+    Ok(())
+}
+
 fn check_server(server: &str) -> Result<(), Problem> {
     let host = server.strip_prefix("https://").unwrap_or_default();
     let plain = server.bytes().all(|b| b.is_ascii_graphic());

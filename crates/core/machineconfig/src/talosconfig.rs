@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 pub use crate::pki::TalosRole as Role;
 use crate::{
+    kubeconfig::check_proxy,
     pki::{Certificate, Client, PrivateKey},
     scalar::{Dialect, scalar},
     secrets::{Flaw, Flaws, SecretText},
@@ -69,6 +70,13 @@ pub fn render(access: &Access<'_>) -> Result<SecretText, VipAsEndpoint> {
     out.push_str(&key);
     out.push('\n');
     Ok(out.into())
+}
+
+/// Lets a talosconfig that was written here lead through a proxy. talosctl knows that from 1.14 on.
+pub fn through(text: &SecretText, proxy: &str) -> Result<SecretText, Problem> {
+    check_proxy(proxy)?;
+    let line = format!("        proxy-url: {}\n", scalar(proxy, 16, Dialect::Talos));
+    Ok(Zeroizing::new([text.expose(), &line].concat()).into())
 }
 
 fn push_list(out: &mut String, key: &str, addresses: &[IpAddr]) {

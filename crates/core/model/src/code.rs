@@ -412,12 +412,14 @@ catalogue! {
         "`boot: {verify: network}` gives machine configs, with their secrets, to whoever answers at the machine's address. The serial console would vouch for the key.";
     3120 BAD_LAB "a lab cannot be used":
         "The file does not hold a lab, or one that was set up for something else. A lab is only a rehearsal: remove the file and begin again.";
-    3121 JUMP_KIND "this way into a private network is not there yet":
-        "`proxmox.jump` can be written in an inventory. This ichor reaches Proxmox and the machines directly only; a later one goes through SSH and proxies.";
+    3121 JUMP "the way into a private network cannot be taken":
+        "`proxmox.jump` names servers that lead to Proxmox and the machines. One of them is not reached, or does not let ichor in. Nothing was changed. With SSH ichor logs in as `ssh` would, with the keys of an agent and of `~/.ssh`, and asks for passphrases only on a terminal; passwords are not used.";
     3122 NO_TOKEN "there is no API token":
         "ichor asks Proxmox in the name of an API token, which the inventory names as `proxmox.token`. It is written `user@realm!name=secret`.";
     3123 VM_UNSEEN "nobody can tell whose a VM is":
         "A VM could not be asked, most often because its host does not answer, and it may be a machine of this cluster. Nothing is made until that is known: a machine must not be there twice.";
+    3151 JUMP_KEY "a jump host is not the one that it should be":
+        "The key that the host showed is not known, is another than the known one, or was revoked. Known keys are in the files that `ssh` reads, `~/.ssh/known_hosts` in most cases. Compare the fingerprint with what the host itself shows before you trust a new key: whoever stands in between can read nothing of Proxmox and the machines, which have keys of their own, but can keep you away from them.";
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Making byte streams.
 
-use std::{future::Future, io, pin::Pin, time::Duration};
+use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -36,6 +36,39 @@ impl Dial for Direct {
             let stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
             stream.set_nodelay(true)?;
             Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    }
+}
+
+/// Connects one way, or, where nobody is reached that way, another.
+#[derive(Clone)]
+pub struct FirstOf {
+    first: Arc<dyn Dial>,
+    second: Arc<dyn Dial>,
+}
+
+impl FirstOf {
+    /// Names both ways.
+    pub fn new(first: Arc<dyn Dial>, second: Arc<dyn Dial>) -> Self {
+        Self { first, second }
+    }
+}
+
+impl fmt::Debug for FirstOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FirstOf")
+    }
+}
+
+impl Dial for FirstOf {
+    fn dial<'a>(&'a self, host: &'a str, port: u16) -> Dialled<'a> {
+        Box::pin(async move {
+            match self.first.dial(host, port).await {
+                Ok(stream) => Ok(stream),
+                Err(error) => self.second.dial(host, port).await.map_err(|other| {
+                    io::Error::new(error.kind(), format!("{error}; the other way, {other}"))
+                }),
+            }
         })
     }
 }

@@ -331,7 +331,7 @@ fn cluster(name: &str, machines: Vec<Machine>) -> Desired {
             endpoint: "https://pve.example.net:8006".into(),
             token: None,
             tls: Tls::TrustOnFirstUse,
-            jump: None,
+            jump: Vec::new(),
             pool: None,
             storage: Storage {
                 disks: "local-lvm".into(),

@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use ichor_machineconfig::{
     kubeconfig,
     pki::{Client, KUBERNETES_ADMIN_LIFETIME, TALOS_CLIENT_LIFETIME, Term, kubernetes_admin, talos_client},
-    secrets::Bundle,
+    secrets::{Bundle, SecretText},
     talosconfig::{self, Role, Talosconfig, VipAsEndpoint},
 };
 use ichor_model::ClusterName;
@@ -141,6 +141,35 @@ fn kubeconfig(name: &str, server: &str) -> Result<String, ichor_model::Problem> 
         client: &client,
     };
     kubeconfig::render(&access).map(|text| text.expose().to_owned())
+}
+
+#[test]
+fn both_lead_through_a_proxy_if_one_is_named() {
+    let proxy = "socks5://127.0.0.1:1080";
+    let text = SecretText::new(kubeconfig("homelab", "https://10.0.0.20:6443").expect("rendered"));
+    let led = kubeconfig::through(&text, proxy).expect("a proxy");
+    let lines = "    proxy-url: socks5://127.0.0.1:1080\n    server: https://10.0.0.20:6443\n";
+    assert!(led.expose().contains(lines), "{}", without_data(led.expose()));
+    assert_eq!(led.expose().replace("    proxy-url: socks5://127.0.0.1:1080\n", ""), text.expose());
+    let text = SecretText::new(render("homelab", &["10.0.0.11"], &[], &[]).expect("rendered"));
+    let led = talosconfig::through(&text, proxy).expect("a proxy");
+    assert_eq!(led.expose(), format!("{}        proxy-url: {proxy}\n", text.expose()));
+    Talosconfig::parse(led.expose()).expect("a talosconfig");
+    for wrong in [
+        "",
+        "proxy",
+        "ftp://proxy:1",
+        "http://",
+        "http://:1",
+        "http://a:b@proxy:1",
+        "http://a b",
+        "http://a\nb",
+    ] {
+        assert!(
+            kubeconfig::through(&text, wrong).is_err() && talosconfig::through(&text, wrong).is_err(),
+            "{wrong}"
+        );
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Arch;
-use crate::{HostName, SecretRef, Size};
+use crate::{Hop, HostName, SecretRef, Size};
 
 /// How Proxmox is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,9 +17,9 @@ pub struct Proxmox {
     pub token: Option<SecretRef>,
     /// How the server's certificate is checked.
     pub tls: Tls,
-    /// A way into networks that are not reachable directly.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jump: Option<String>,
+    /// The way into networks that are not reachable directly, the nearest server first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub jump: Vec<Hop>,
     /// The resource pool of all VMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,

@@ -1,13 +1,15 @@
 //! The cluster as a whole: releases, counts, the endpoint, and how Proxmox is reached.
 
 use ichor_model::{
-    At, Code, Finding, KubernetesVersion, Minor, TalosVersion,
+    At, Code, Finding, Hop, KubernetesVersion, Minor, TalosVersion,
     desired::{self as d, EndpointKind, Late, Role, Source},
 };
 use ichor_spec::{
     Inventory,
     inventory::{Cluster, Endpoint, Store},
-    values::is_dns_name,
+    read::OneOrMany,
+    values::{Url, is_dns_name},
+    yaml,
 };
 
 use super::{Context, addons::manifest, expand::Draft, seats::storage};
@@ -456,22 +458,38 @@ pub fn proxmox(cx: &mut Context<'_>) -> Option<d::Proxmox> {
                 .remedy("write `https://` and port 8006"),
         );
     }
-    if let Some(jump) =
-        written.jump.as_ref().filter(|jump| !["ssh", "socks5", "http"].contains(&jump.scheme.as_str()))
-    {
-        cx.findings.push(
-            Finding::error(Code::BAD_URL, jump.span, format!("`{}` is not a way to jump", jump.scheme))
-                .remedy("write `ssh://user@host`, `socks5://host:port` or `http://host:port`"),
-        );
-    }
+    let jump = written.jump.map(|jump| hops(cx, &jump.value)).unwrap_or_default();
     Some(d::Proxmox {
         endpoint: base_of(&written.endpoint?.text),
         token: written.token.map(|token| token.value.0),
         tls,
-        jump: written.jump.map(|jump| jump.value.text),
+        jump,
         pool: written.pool.map(|pool| pool.value),
         storage: storage(cx, None),
     })
+}
+
+/// Most servers between this computer and a private network. Nobody has more than three.
+const MAX_HOPS: usize = 8;
+
+/// Returns the servers that lead into a private network.
+fn hops(cx: &mut Context<'_>, jump: &OneOrMany<Url>) -> Vec<Hop> {
+    if let Some(beyond) = jump.0.get(MAX_HOPS) {
+        let message = format!("`proxmox.jump` has {} hops", jump.0.len());
+        let finding = Finding::error(Code::BAD_URL, beyond.span, message);
+        cx.findings.push(finding.remedy(format!("leave at most {MAX_HOPS}")));
+    }
+    let mut hops = Vec::new();
+    for url in &jump.0 {
+        match url.text.parse::<Hop>() {
+            Ok(hop) => hops.push(hop),
+            Err(problem) => {
+                let message = format!("`{}` {}", yaml::show(&url.text), problem.message);
+                cx.findings.push(Finding::error(Code::BAD_URL, url.span, message).remedy(problem.remedy));
+            }
+        }
+    }
+    hops
 }
 
 /// People paste the address with the API's path; the path is ichor's business.

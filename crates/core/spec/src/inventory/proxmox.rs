@@ -6,7 +6,7 @@ use ichor_model::{At, Code, Finding, HostName, MachineName, Size, Span, desired:
 use schemars::JsonSchema;
 
 use crate::{
-    read::{Map, Read, Reader, record},
+    read::{Map, OneOrMany, Read, Reader, record},
     values::{Factor, FilePath, Fingerprint, Int, Secret, Strategy, Url},
     yaml::{Kind, Node},
 };
@@ -20,8 +20,9 @@ record! {
         token: Secret,
         /// How the server's certificate is checked. Absent: system roots, then trust on first use.
         tls: Tls,
-        /// A way into networks that are not reachable directly: `ssh://user@host`, `socks5://host:port`, `http://host:port`.
-        jump: Url,
+        /// A way into networks that are not reachable directly: `ssh://user@host`, `socks5://host:port`, `http://host:port`, or
+        /// a list of them, the nearest first. Everything of the cluster is reached through it.
+        jump: OneOrMany<Url>,
         /// The resource pool of all VMs.
         pool: String,
         /// The hosts to use, with budgets and zones. Absent: all hosts that are online.

@@ -164,6 +164,12 @@ impl FromStr for Url {
             return Err(wrong("is not a URL"));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if authority.contains(',') {
+            return Err(Problem::new(
+                "names several servers",
+                "write one URL for each, as a list where the key takes one",
+            ));
+        }
         let (user, place) =
             authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
         if user.is_some_and(|user| user.contains(':')) {
