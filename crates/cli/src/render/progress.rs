@@ -12,6 +12,7 @@ mod bars;
 mod course;
 mod json_lines;
 mod lines;
+mod log;
 mod pulse;
 
 use std::{fmt, sync::Arc, time::Duration};

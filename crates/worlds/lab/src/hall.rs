@@ -29,6 +29,8 @@ pub struct Hall {
     opened: (Instant, Time),
     /// How far the lab's clock has leapt ahead of tokio's. An instant lab leaps instead of waiting.
     ahead: Mutex<Duration>,
+    /// Held by whoever saves the lab.
+    saving: Mutex<()>,
 }
 
 impl Hall {
@@ -47,6 +49,7 @@ impl Hall {
             visits: watch::Sender::new(0),
             opened: (Instant::now(), moment),
             ahead: Mutex::new(Duration::ZERO),
+            saving: Mutex::new(()),
         }
     }
 
@@ -73,6 +76,12 @@ impl Hall {
     /// Looks at the lab without changing anything.
     pub fn look<T>(&self, see: impl FnOnce(&Lab) -> T) -> T {
         see(&lock(&self.lab))
+    }
+
+    /// Saves the lab as it is when all who came before have saved it.
+    pub fn save<T>(&self, write: impl FnOnce(Lab) -> T) -> T {
+        let _turn = lock(&self.saving);
+        write(self.look(Clone::clone))
     }
 
     /// Is told of every visit.

@@ -62,7 +62,7 @@ pub async fn start(hall: &Arc<Hall>, ports: Ports, names: Routes) -> io::Result<
 }
 
 /// Writes the state to a file whenever it has changed. Returns only when it cannot be written.
-pub async fn keep_state(hall: &Hall, path: &Path) -> io::Error {
+pub async fn keep_state(hall: &Arc<Hall>, path: &Path) -> io::Error {
     let mut visits = hall.visits();
     loop {
         if let Err(error) = save_beside(hall, path).await {
@@ -76,15 +76,15 @@ pub async fn keep_state(hall: &Hall, path: &Path) -> io::Error {
 }
 
 /// Writes the state to a file while the lab goes on.
-async fn save_beside(hall: &Hall, path: &Path) -> io::Result<()> {
-    let (lab, path) = (hall.look(Clone::clone), path.to_owned());
-    tokio::task::spawn_blocking(move || write(&lab, &path)).await?
+async fn save_beside(hall: &Arc<Hall>, path: &Path) -> io::Result<()> {
+    let (hall, path) = (Arc::clone(hall), path.to_owned());
+    tokio::task::spawn_blocking(move || save(&hall, &path)).await?
 }
 
 /// Writes the state to a file, whole or not at all. It may hold secrets of a rehearsed cluster, so only its
-/// owner can read it.
+/// owner can read it. One saves at a time, and the last one the latest state.
 pub fn save(hall: &Hall, path: &Path) -> io::Result<()> {
-    hall.look(|lab| write(lab, path))
+    hall.save(|lab| write(&lab, path))
 }
 
 fn write(lab: &Lab, path: &Path) -> io::Result<()> {

@@ -3,17 +3,14 @@
 //! Every object has `schema`, `at_ms` (since the run began) and `event`; those about a step have `step`, `machine`
 //! (null for those of the whole cluster) and `what`. Lengths of time are whole milliseconds.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use ichor_engine::{Event, EventSink, Outcome};
 use ichor_model::step::StepId;
 use ichor_plan::ClusterPlan;
 use serde_json::{Map, Value, json};
 
-use super::{Clock, Course, LONGEST_SILENCE, Reader};
+use super::{Clock, Course, Reader, log::Log};
 use crate::terminal::Pipe;
 
 /// The number of the language. It grows when a key changes its meaning or goes; new keys and events may come.
@@ -21,70 +18,48 @@ pub const SCHEMA: u32 = 1;
 
 /// Writes events as JSON.
 #[derive(Debug)]
-pub struct JsonLines {
-    clock: Clock,
-    log: Mutex<Log>,
-}
-
-#[derive(Debug)]
-struct Log {
-    course: Course,
-    pipe: Pipe,
-    written: Duration,
-}
+pub struct JsonLines(Log);
 
 impl JsonLines {
     /// Writes nothing yet.
     pub fn new(plan: &ClusterPlan, clock: Clock, pipe: Pipe) -> Self {
-        let log = Log { course: Course::new(plan), pipe, written: clock.now() };
-        Self { clock, log: Mutex::new(log) }
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut Log, Duration) -> T) -> T {
-        act(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now())
+        Self(Log::new(plan, clock, pipe))
     }
 }
 
 impl EventSink for JsonLines {
     fn emit(&self, event: Event) {
-        self.with(|log, now| {
+        self.0.with(|log, now| {
             log.course.take(&event, now);
             let object = object(&log.course, &event);
-            log.write(object, now);
+            log.write(&envelope(object, now), now);
         });
     }
 }
 
 impl Reader for JsonLines {
     fn tick(&self) {
-        self.with(|log, now| {
+        self.0.with(|log, now| {
             let count = log.course.count();
-            if count.running > 0 && now.saturating_sub(log.written) >= LONGEST_SILENCE {
+            if count.running > 0 && log.is_silent(now) {
                 let left = millis(log.course.left(now));
                 let alive =
                     json!({"event": "alive", "done": count.done, "running": count.running, "left_ms": left});
-                log.write(alive, now);
+                log.write(&envelope(alive, now), now);
             }
         });
     }
 
     fn say(&self, words: &str) {
-        self.with(|log, now| log.write(json!({"event": "note", "message": words}), now));
+        self.0.with(|log, now| log.write(&envelope(json!({"event": "note", "message": words}), now), now));
     }
 
     fn lasted(&self) -> Vec<(String, Duration)> {
-        self.with(|log, now| log.course.lasted(now))
+        self.0.with(|log, now| log.course.lasted(now))
     }
 
     fn object(&self, object: Value) {
-        self.with(|log, now| log.write(object, now));
-    }
-}
-
-impl Log {
-    fn write(&mut self, object: Value, now: Duration) {
-        self.written = now;
-        self.pipe.write(&envelope(object, now));
+        self.0.with(|log, now| log.write(&envelope(object, now), now));
     }
 }
 

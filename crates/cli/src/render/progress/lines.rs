@@ -1,14 +1,11 @@
 //! Plain lines, where there is no terminal: logs, pipes, CI.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use ichor_engine::{Event, EventSink, Outcome};
 use ichor_plan::ClusterPlan;
 
-use super::{Clock, Course, LONGEST_SILENCE, Reader};
+use super::{Clock, Course, Reader, log::Log};
 use crate::{
     render::{duration, text},
     terminal::Pipe,
@@ -16,37 +13,21 @@ use crate::{
 
 /// Writes a line for whatever happens.
 #[derive(Debug)]
-pub struct Lines {
-    clock: Clock,
-    log: Mutex<Log>,
-}
-
-#[derive(Debug)]
-struct Log {
-    course: Course,
-    pipe: Pipe,
-    /// When something was last written.
-    written: Duration,
-}
+pub struct Lines(Log);
 
 impl Lines {
     /// Writes nothing yet.
     pub fn new(plan: &ClusterPlan, clock: Clock, pipe: Pipe) -> Self {
-        let log = Log { course: Course::new(plan), pipe, written: clock.now() };
-        Self { clock, log: Mutex::new(log) }
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut Log, Duration) -> T) -> T {
-        act(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now())
+        Self(Log::new(plan, clock, pipe))
     }
 }
 
 impl EventSink for Lines {
     fn emit(&self, event: Event) {
-        self.with(|log, now| {
+        self.0.with(|log, now| {
             log.course.take(&event, now);
             if let Some(line) = line(&log.course, &event) {
-                log.write(&line, now);
+                log.write(&stamped(&line, now), now);
             }
         });
     }
@@ -54,8 +35,8 @@ impl EventSink for Lines {
 
 impl Reader for Lines {
     fn tick(&self) {
-        self.with(|log, now| {
-            if now.saturating_sub(log.written) < LONGEST_SILENCE {
+        self.0.with(|log, now| {
+            if !log.is_silent(now) {
                 return;
             }
             if let Some((title, what, time)) = log.course.longest_running(now) {
@@ -67,25 +48,23 @@ impl Reader for Lines {
                     count.running,
                     duration::clock(time),
                 );
-                log.write(&line, now);
+                log.write(&stamped(&line, now), now);
             }
         });
     }
 
     fn say(&self, words: &str) {
-        self.with(|log, now| log.write(words, now));
+        self.0.with(|log, now| log.write(&stamped(words, now), now));
     }
 
     fn lasted(&self) -> Vec<(String, Duration)> {
-        self.with(|log, now| log.course.lasted(now))
+        self.0.with(|log, now| log.course.lasted(now))
     }
 }
 
-impl Log {
-    fn write(&mut self, line: &str, now: Duration) {
-        self.written = now;
-        self.pipe.write(&format!("{:>7}  {line}\n", duration::clock(now)));
-    }
+/// Returns a line of the log: when, and what.
+fn stamped(line: &str, now: Duration) -> String {
+    format!("{:>7}  {line}\n", duration::clock(now))
 }
 
 /// Says what happened in one line. How far a step is would be a line every moment: it is said when it is long.

@@ -29,7 +29,7 @@ pub struct Machine {
     pub talos: TalosVersion,
     /// Its Kubernetes release.
     pub kubernetes: KubernetesVersion,
-    /// The image it boots, by [`Image::id`].
+    /// The image it boots, by [`Image::id`](super::Image::id).
     pub image: String,
     /// The template it is cloned from, when images come that way.
     #[serde(skip_serializing_if = "Option::is_none")]

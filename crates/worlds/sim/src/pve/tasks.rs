@@ -12,7 +12,7 @@ use crate::{
     clock::Time,
     ground::Ground,
     pve::{
-        Datacentre, Event, Lock, Mode, ha,
+        ApiError, Datacentre, Event, Lock, Mode, ha,
         locks::{Blocked, Patience},
         qemu, storage,
     },
@@ -65,6 +65,17 @@ pub enum Next {
     WaitUntil(Time),
     /// It has ended.
     Done(Exit),
+}
+
+/// How a task goes on after a stretch: nothing more is to do, or it fails with what went wrong.
+impl From<Result<Option<Self>, ApiError>> for Next {
+    fn from(stretch: Result<Option<Self>, ApiError>) -> Self {
+        match stretch {
+            Ok(Some(next)) => next,
+            Ok(None) => Self::Done(Exit::Ok),
+            Err(error) => Self::Done(Exit::Failed(error.as_text())),
+        }
+    }
 }
 
 /// How a task ended.

@@ -475,11 +475,7 @@ impl Template {
 
     /// Does the next stretch.
     pub fn step(&mut self, dc: &mut Datacentre, ground: &mut Ground, worker: &mut Worker) -> Next {
-        match self.advance(dc, ground, worker) {
-            Ok(Some(next)) => next,
-            Ok(None) => Next::Done(Exit::Ok),
-            Err(error) => Next::Done(Exit::Failed(error.as_text())),
-        }
+        self.advance(dc, ground, worker).into()
     }
 
     fn advance(
@@ -489,8 +485,7 @@ impl Template {
         worker: &mut Worker,
     ) -> Result<Option<Next>, ApiError> {
         if self.slots.is_none() {
-            let lock = Lock::Vm(self.vmid);
-            if let Some(next) = self.waiter.take(dc, ground, worker, &lock, Mode::Exclusive, LOCK_WAIT)? {
+            if let Some(next) = self.waiter.take_vm(dc, ground, worker, self.vmid)? {
                 return Ok(Some(next));
             }
             self.check(dc)?;

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     ground::Ground,
     pve::{
-        ApiError, Call, Datacentre, Exit, Lock, Mode, Next, Params, Reply, Worker, drive::is_unused, qemu,
+        ApiError, Call, Datacentre, Next, Params, Reply, Worker, drive::is_unused, qemu,
         storage::volume::VolumeId, tasks,
     },
 };
@@ -75,11 +75,7 @@ impl Destroy {
 
     /// Does the next stretch.
     pub fn step(&mut self, dc: &mut Datacentre, ground: &mut Ground, worker: &mut Worker) -> Next {
-        match self.advance(dc, ground, worker) {
-            Ok(Some(next)) => next,
-            Ok(None) => Next::Done(Exit::Ok),
-            Err(error) => Next::Done(Exit::Failed(error.as_text())),
-        }
+        self.advance(dc, ground, worker).into()
     }
 
     fn advance(
@@ -89,8 +85,7 @@ impl Destroy {
         worker: &mut Worker,
     ) -> Result<Option<Next>, ApiError> {
         if self.volumes.is_none() {
-            let lock = Lock::Vm(self.vmid);
-            if let Some(next) = self.waiter.take(dc, ground, worker, &lock, Mode::Exclusive, LOCK_WAIT)? {
+            if let Some(next) = self.waiter.take_vm(dc, ground, worker, self.vmid)? {
                 return Ok(Some(next));
             }
             self.check(dc)?;

@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 use super::{
     config::{Config, drives},
     load, load_mut,
-    work::{LOCK_WAIT, Waiter},
+    work::Waiter,
 };
 use crate::{
     clock::Time,
     ground::Ground,
     pve::{
-        ApiError, Call, Datacentre, Exit, Lock, Mode, Next, Params, Reply, Worker,
+        ApiError, Call, Datacentre, Exit, Next, Params, Reply, Worker,
         drive::{Drive, is_unused, numbered},
         ha,
         params::split_list,
@@ -303,8 +303,7 @@ impl Migrate {
         worker: &mut Worker,
     ) -> Result<Option<Next>, ApiError> {
         if self.stage == Stage::Lock {
-            let lock = Lock::Vm(self.vmid);
-            if let Some(next) = self.waiter.take(dc, ground, worker, &lock, Mode::Exclusive, LOCK_WAIT)? {
+            if let Some(next) = self.waiter.take_vm(dc, ground, worker, self.vmid)? {
                 return Ok(Some(next));
             }
             let time = self.prepare(dc, ground, worker)?;

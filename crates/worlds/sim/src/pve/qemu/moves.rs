@@ -249,11 +249,7 @@ impl Move {
 
     /// Does the next stretch.
     pub fn step(&mut self, dc: &mut Datacentre, ground: &mut Ground, worker: &mut Worker) -> Next {
-        match self.advance(dc, ground, worker) {
-            Ok(Some(next)) => next,
-            Ok(None) => Next::Done(Exit::Ok),
-            Err(error) => Next::Done(Exit::Failed(error.as_text())),
-        }
+        self.advance(dc, ground, worker).into()
     }
 
     fn advance(
@@ -265,8 +261,7 @@ impl Move {
         let failed =
             |error: ApiError| ApiError::server(format!("storage migration failed: {}", error.as_text()));
         if self.stage == Stage::Lock {
-            let lock = Lock::Vm(self.vmid);
-            if let Some(next) = self.waiter.take(dc, ground, worker, &lock, Mode::Exclusive, LOCK_WAIT)? {
+            if let Some(next) = self.waiter.take_vm(dc, ground, worker, self.vmid)? {
                 return Ok(Some(next));
             }
             let (drive, snapshotted) = self.check(dc)?;

@@ -192,11 +192,7 @@ pub struct Press {
 impl Press {
     /// Does the next stretch.
     pub fn step(&mut self, dc: &mut Datacentre, ground: &mut Ground, worker: &mut Worker) -> Next {
-        match self.advance(dc, ground, worker) {
-            Ok(Some(next)) => next,
-            Ok(None) => Next::Done(Exit::Ok),
-            Err(error) => Next::Done(Exit::Failed(error.as_text())),
-        }
+        self.advance(dc, ground, worker).into()
     }
 
     fn advance(
@@ -205,8 +201,7 @@ impl Press {
         ground: &mut Ground,
         worker: &mut Worker,
     ) -> Result<Option<Next>, ApiError> {
-        let lock = Lock::Vm(self.vmid);
-        if let Some(next) = self.waiter.take(dc, ground, worker, &lock, Mode::Exclusive, LOCK_WAIT)? {
+        if let Some(next) = self.waiter.take_vm(dc, ground, worker, self.vmid)? {
             return Ok(Some(next));
         }
         let vmid = self.vmid;
@@ -287,11 +282,7 @@ impl Start {
 
     /// Does the next stretch.
     pub fn step(&mut self, dc: &mut Datacentre, ground: &mut Ground, worker: &mut Worker) -> Next {
-        match self.advance(dc, ground, worker) {
-            Ok(Some(next)) => next,
-            Ok(None) => Next::Done(Exit::Ok),
-            Err(error) => Next::Done(Exit::Failed(error.as_text())),
-        }
+        self.advance(dc, ground, worker).into()
     }
 
     fn advance(
@@ -301,8 +292,7 @@ impl Start {
         worker: &mut Worker,
     ) -> Result<Option<Next>, ApiError> {
         if self.stage == Stage::Lock {
-            let lock = Lock::Vm(self.vmid);
-            if let Some(next) = self.waiter.take(dc, ground, worker, &lock, Mode::Exclusive, LOCK_WAIT)? {
+            if let Some(next) = self.waiter.take_vm(dc, ground, worker, self.vmid)? {
                 return Ok(Some(next));
             }
             self.prepare(dc, ground, worker)?;

@@ -14,12 +14,12 @@ use super::{
     load, load_mut,
     power::{self, Start},
     update::owns,
-    work::{LOCK_WAIT, Waiter},
+    work::Waiter,
 };
 use crate::{
     ground::{Content, Ground},
     pve::{
-        Answer, ApiError, Call, Caller, Datacentre, Exit, Lock, Mode, Next, Params, Reply, Worker,
+        Answer, ApiError, Call, Caller, Datacentre, Lock, Next, Params, Reply, Worker,
         drive::{Drive, is_unused},
         qemu,
         storage::shelves::NewVolume,
@@ -172,11 +172,7 @@ enum Deed {
 impl Snapshot {
     /// Does the next stretch.
     pub fn step(&mut self, dc: &mut Datacentre, ground: &mut Ground, worker: &mut Worker) -> Next {
-        match self.advance(dc, ground, worker) {
-            Ok(Some(next)) => next,
-            Ok(None) => Next::Done(Exit::Ok),
-            Err(error) => Next::Done(Exit::Failed(error.as_text())),
-        }
+        self.advance(dc, ground, worker).into()
     }
 
     fn advance(
@@ -185,8 +181,7 @@ impl Snapshot {
         ground: &mut Ground,
         worker: &mut Worker,
     ) -> Result<Option<Next>, ApiError> {
-        let lock = Lock::Vm(self.vmid);
-        if let Some(next) = self.waiter.take(dc, ground, worker, &lock, Mode::Exclusive, LOCK_WAIT)? {
+        if let Some(next) = self.waiter.take_vm(dc, ground, worker, self.vmid)? {
             return Ok(Some(next));
         }
         if !self.begun {
@@ -197,7 +192,7 @@ impl Snapshot {
             }
             self.begun = true;
             // The lock file is let go between preparing and finishing; the config stays locked.
-            worker.unlock(dc, &lock);
+            worker.unlock(dc, &Lock::Vm(self.vmid));
             return Ok(Some(Next::After(TAKING)));
         }
         match self.deed.clone() {

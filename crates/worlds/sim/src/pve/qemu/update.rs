@@ -22,10 +22,7 @@ use super::{
 };
 use crate::{
     ground::Ground,
-    pve::{
-        Answer, ApiError, Call, Datacentre, Exit, Lock, Mode, Next, Params, Refusal, Reply, Worker, qemu,
-        tasks,
-    },
+    pve::{Answer, ApiError, Call, Datacentre, Next, Params, Refusal, Reply, Worker, qemu, tasks},
 };
 
 /// Parameters that are not options of the VM.
@@ -133,11 +130,7 @@ pub struct Task {
 impl Task {
     /// Does the next stretch.
     pub fn step(&mut self, dc: &mut Datacentre, ground: &mut Ground, worker: &mut Worker) -> Next {
-        match self.advance(dc, ground, worker) {
-            Ok(Some(next)) => next,
-            Ok(None) => Next::Done(Exit::Ok),
-            Err(error) => Next::Done(Exit::Failed(error.as_text())),
-        }
+        self.advance(dc, ground, worker).into()
     }
 
     fn advance(
@@ -147,8 +140,7 @@ impl Task {
         worker: &mut Worker,
     ) -> Result<Option<Next>, ApiError> {
         if !self.locked {
-            let lock = Lock::Vm(self.update.vmid);
-            if let Some(next) = self.waiter.take(dc, ground, worker, &lock, Mode::Exclusive, LOCK_WAIT)? {
+            if let Some(next) = self.waiter.take_vm(dc, ground, worker, self.update.vmid)? {
                 return Ok(Some(next));
             }
             self.locked = true;

@@ -36,6 +36,17 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    /// Takes the lock of a VM, or says how the task goes on. The error is that it waited too long.
+    pub fn take_vm(
+        &mut self,
+        dc: &mut Datacentre,
+        ground: &Ground,
+        worker: &mut Worker,
+        vmid: VmId,
+    ) -> Result<Option<Next>, ApiError> {
+        self.take(dc, ground, worker, &Lock::Vm(vmid), Mode::Exclusive, LOCK_WAIT)
+    }
+
     /// Takes a lock, or says how the task goes on. The error is that it waited too long.
     pub fn take(
         &mut self,

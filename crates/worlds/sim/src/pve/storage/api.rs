@@ -19,7 +19,7 @@ use super::{
 use crate::{
     ground::Ground,
     pve::{
-        Answer, ApiError, Call, Datacentre, Exit, Lock, Mode, Next, Params, Reply, Worker,
+        Answer, ApiError, Call, Datacentre, Lock, Mode, Next, Params, Reply, Worker,
         qemu::{
             disks::storage_lock,
             rights,
@@ -501,11 +501,7 @@ const REMOVING: Duration = Duration::from_millis(300);
 impl Delete {
     /// Does the next stretch.
     pub fn step(&mut self, dc: &mut Datacentre, ground: &mut Ground, worker: &mut Worker) -> Next {
-        match self.advance(dc, ground, worker) {
-            Ok(Some(next)) => next,
-            Ok(None) => Next::Done(Exit::Ok),
-            Err(error) => Next::Done(Exit::Failed(error.as_text())),
-        }
+        self.advance(dc, ground, worker).into()
     }
 
     fn advance(
