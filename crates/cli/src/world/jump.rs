@@ -162,17 +162,16 @@ impl Login<'_> {
     }
 
     fn is_unlocked(&self, tunnel: &Tunnel, path: &Path) -> bool {
-        (0..MAX_TRIES).any(|_| {
+        for _ in 0..MAX_TRIES {
             let question = format!("Passphrase of {}: ", path.display());
+            // Whoever gives up is not asked again.
             let Some(passphrase) = self.terminal.ask_secretly(&question) else { return false };
             match tunnel.unlock(path, &passphrase) {
-                Ok(()) => true,
-                Err(why) => {
-                    self.terminal.tell(&why.to_string());
-                    false
-                }
+                Ok(()) => return true,
+                Err(why) => self.terminal.tell(&why.to_string()),
             }
-        })
+        }
+        false
     }
 
     fn barred(&self, why: &NotConnected) -> Finding {
@@ -259,7 +258,7 @@ fn refusal(at: &str, refused: &Refused) -> Finding {
     if let Some(path) = refused.locked.first() {
         let add = format!("add it to an agent:\n    ssh-add {}", quoted(path));
         return finding
-            .because(format!("`{}` needs a passphrase, and nobody can be asked", path.display()))
+            .because(format!("`{}` needs a passphrase, which nobody gave", path.display()))
             .remedy(add);
     }
     if refused.hung_up && refused.offered.len() > 1 {
