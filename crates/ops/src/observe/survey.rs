@@ -53,7 +53,8 @@ pub async fn survey(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, ichor_
     let asked: Vec<(VmId, HostName)> = survey
         .guests
         .values()
-        .filter(|guest| guest.kind == "qemu" && (wanted.contains(&guest.vmid) || is_tagged(guest)))
+        .filter(|guest| guest.kind == "qemu")
+        .filter(|guest| wanted.contains(&guest.vmid) || is_tagged(guest) || is_locked(guest))
         .map(|guest| (guest.vmid, guest.node.clone()))
         .collect();
     let configs = stream::iter(asked).map(|(vmid, host)| async move {
@@ -66,6 +67,11 @@ pub async fn survey(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, ichor_
 
 fn is_tagged(guest: &GuestRow) -> bool {
     guest.tags.as_deref().unwrap_or_default().split([';', ',', ' ']).any(|tag| tag == TAG)
+}
+
+/// Whether a VM is being made, and carries neither tags nor notes yet.
+fn is_locked(guest: &GuestRow) -> bool {
+    matches!(guest.lock.as_deref(), Some("create" | "clone"))
 }
 
 fn release(text: &str) -> Option<Release> {
@@ -87,7 +93,7 @@ impl Survey {
         for (vmid, guest) in &self.guests {
             match self.machine(*vmid, guest) {
                 Some(machine) if machine.cluster.as_deref() == Some(cluster) => machines.push(machine),
-                _ if self.is_template_of(*vmid, cluster) => {}
+                _ if self.is_template_of(*vmid, cluster) || self.is_being_made(*vmid) => {}
                 _ => foreign.push(ForeignVm {
                     vmid: *vmid,
                     host: guest.node.clone(),
@@ -105,6 +111,14 @@ impl Survey {
         let Some(Ok(config)) = self.configs.get(&vmid) else { return false };
         matches!(identify(vmid, config), Identity::Stamped(stamp)
             if stamp.cluster == cluster && matches!(stamp.bearer, Bearer::Template(_)))
+    }
+
+    /// Whether a VM is being made and does not say by whom yet. It may be one of ours that a run which was killed has
+    /// begun: as somebody else's, its machine would be given another number and made twice. Looking closer tells whose
+    /// it is, and stops at a number that is not ours.
+    fn is_being_made(&self, vmid: VmId) -> bool {
+        let Some(Ok(config)) = self.configs.get(&vmid) else { return false };
+        matches!(identify(vmid, config), Identity::Reserved { .. })
     }
 
     fn machine(&self, vmid: VmId, guest: &GuestRow) -> Option<SeenMachine> {
