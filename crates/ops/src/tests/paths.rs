@@ -275,13 +275,25 @@ async fn rehearse(name: &str) {
     trial.up().await;
     trial.idle().await;
     // The next command resolves the inventory among what this one has made.
-    let again = example(name, &trial.world().await);
+    same_seats(&example(name, &trial.world().await), &trial.0.desired);
+    trial.gone().await;
+}
+
+fn same_seats(again: &Desired, desired: &Desired) {
     let seats = |desired: &Desired| -> Vec<_> {
         let seat = |machine: &Machine| (machine.name.clone(), machine.vmid, host_of(machine).cloned());
         desired.machines.iter().map(seat).collect()
     };
-    assert_eq!((seats(&again), &again.templates), (seats(&trial.0.desired), &trial.0.desired.templates));
-    trial.gone().await;
+    assert_eq!((seats(again), &again.templates), (seats(desired), &desired.templates));
+}
+
+#[tokio::test(start_paused = true)]
+async fn vms_that_a_killed_run_began_keep_their_numbers() {
+    for (name, lock) in [("minimal", "create"), ("templates", "create"), ("templates", "clone")] {
+        let trial = Trial::of(example(name, &World::default()), Release::V9_2);
+        trial.up_until(|lab| lab.pve.vms.values().any(|vm| vm.config.get("lock") == Some(lock))).await;
+        same_seats(&example(name, &trial.world().await), &trial.0.desired);
+    }
 }
 
 #[tokio::test(start_paused = true)]
