@@ -155,7 +155,7 @@ pub fn read(
     let contents =
         input.read(system).map_err(|why| Halt::invalid(only(store::unreadable(&shown, &why, MAX_BYTES))))?;
     let unlocked = unlock(system, &contents.bytes, &shown).map_err(Halt::invalid)?;
-    let mut findings = Findings::new();
+    let mut findings = unlocked.as_ref().map(|unlocked| unlocked.findings.clone()).unwrap_or_default();
     if let (Input::File(path), true, None) = (input, contents.open_to_others, &unlocked) {
         findings.push(open_to_others(path));
     }
@@ -185,6 +185,8 @@ pub fn check(bytes: &[u8], sources: &Sources, source: SourceId) -> Result<(), Fi
 struct Unlocked {
     text: Zeroizing<String>,
     recipients: Vec<String>,
+    /// Warnings about the keys that opened it.
+    findings: Findings,
 }
 
 /// Decrypts a file, if it is encrypted value by value.
@@ -192,9 +194,13 @@ fn unlock(system: &dyn System, bytes: &[u8], shown: &str) -> Result<Option<Unloc
     let Some(sealed) = sealed(bytes, shown).map_err(|flaw| only(sealed_finding(&flaw, shown)))? else {
         return Ok(None);
     };
-    let opened = Keyring::load(system).open(&sealed, shown)?;
+    let ring = Keyring::load(system);
+    let opened = ring.open(&sealed, shown)?;
     let recipients = sealed.recipients().into_iter().map(str::to_owned).collect();
-    Ok(Some(Unlocked { text: opened.plain().to_text(Format::Yaml), recipients }))
+    // Keys that were not needed are nobody's trouble; those that others can read are.
+    let open = ring.findings().iter().filter(|finding| finding.code == Code::OPEN_SECRETS).cloned();
+    let findings = open.collect();
+    Ok(Some(Unlocked { text: opened.plain().to_text(Format::Yaml), recipients, findings }))
 }
 
 /// Reads a file that is encrypted value by value; nothing, if it is another one.

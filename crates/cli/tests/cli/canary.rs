@@ -19,6 +19,17 @@ const OTHERS: [&str; 8] = ["schema", "explain", "completions", "man", "up", "sta
 /// Verbs whose purpose is to give secrets, to standard output alone.
 const GIVERS: [&str; 3] = ["secrets export", "talosconfig", "kubeconfig"];
 
+/// Verbs about encrypted files.
+const SEALERS: [&str; 6] = [
+    "secrets identity",
+    "secrets encrypt",
+    "secrets edit",
+    "secrets add-recipient",
+    "secrets remove-recipient",
+    "secrets rotate-key",
+];
+const FORMS: [&str; 3] = ["table", "json", "yaml"];
+
 const SERVICES: &str = "\
 os:
   extension_services: {vpn: {environment: {KEY: {env: CANARY_SERVICE}}}}
@@ -150,7 +161,9 @@ fn search(lab: &Lab, about: &str) -> Vec<i32> {
     let mut codes = Vec::new();
     let is_needed = |verb: &str| about == ALL_WELL || !OTHERS.contains(&verb);
     for (verb, rest) in runs().into_iter().filter(|(verb, _)| is_needed(verb)) {
-        for form in ["table", "json", "yaml"] {
+        // What is said of encrypted files is the same in all surroundings but their own.
+        let forms = if about == ALL_WELL || !SEALERS.contains(&verb) { &FORMS[..] } else { &FORMS[..1] };
+        for form in forms {
             let mut arguments: Vec<&str> = verb.split(' ').collect();
             arguments.extend(&rest);
             arguments.extend(["-o", form]);

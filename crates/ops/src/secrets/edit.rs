@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use ichor_model::{Code, Finding};
-use ichor_sops::{Format, Sealed, Tree, seal};
+use ichor_sops::{Format, Opened, Tree, seal};
 use ichor_spec::Sources;
 use zeroize::Zeroizing;
 
@@ -18,7 +18,9 @@ use crate::{
     Halt, Site, System, bundle,
     halt::only,
     keyring::{Keyring, variable},
-    masked, recipients, sealing,
+    masked,
+    recipients::{self, Chosen},
+    sealing,
     store::Store,
     system::{Entry, Links, Lock, Openness},
 };
@@ -39,24 +41,20 @@ pub fn edit(
 ) -> Result<Changed, Halt> {
     let holding = Holding::read(system, site, subject)?;
     let mut ring = Keyring::load(system);
-    let opened = match &holding.before {
-        Some(_) => Some(holding.open(&ring)?),
-        None => None,
+    let start = match &holding.before {
+        Some(_) => Start::File(holding.open(&ring)?),
+        None => Start::Nothing(recipients::choose(system, site, &holding.path, &mut ring)?),
     };
-    let plain = match &opened {
-        Some(opened) => opened.plain().to_text(holding.format()),
-        None if holding.format() == Format::Json => Zeroizing::new("{}\n".to_owned()),
-        None => Zeroizing::new(TEMPLATE.to_owned()),
-    };
-    let chosen = match &opened {
-        Some(_) => None,
-        None => Some(recipients::choose(system, site, &holding.path, &mut ring)?),
+    let plain = match &start {
+        Start::File(opened) => opened.plain().to_text(holding.format()),
+        Start::Nothing(_) if holding.format() == Format::Json => Zeroizing::new("{}\n".to_owned()),
+        Start::Nothing(_) => Zeroizing::new(TEMPLATE.to_owned()),
     };
     let text = edited(system, site, &holding.path, &plain, editor)?;
     if text.as_slice() == plain.as_bytes() {
-        return match &opened {
-            Some(opened) => Ok(changed(holding.path.clone(), opened.sealed(), Change::Nothing)),
-            None => Err(Halt::refused(only(rejected(&holding, "nothing was written")))),
+        return match &start {
+            Start::File(opened) => Ok(changed(holding.path.clone(), opened.sealed(), Change::Nothing)),
+            Start::Nothing(_) => Err(Halt::refused(only(rejected(&holding, "nothing was written")))),
         };
     }
     let tree = Tree::parse(&text, holding.format()).map_err(|flaw| {
@@ -69,14 +67,24 @@ pub fn edit(
         bundle::check(&text, sources, source).map_err(Halt::invalid)?;
     }
     let now = system.now().to_string();
-    let sealed: Sealed = sealing::drawing(system, &holding.shown(), |entropy| match (&opened, &chosen) {
-        (Some(opened), _) => opened.reseal(&tree, &now, entropy),
-        (None, Some(chosen)) => seal(&tree, holding.format(), &chosen.policy, &now, entropy),
-        (None, None) => unreachable!("recipients are chosen where there is no file"),
+    let sealed = sealing::drawing(system, &holding.shown(), |entropy| match &start {
+        Start::File(opened) => opened.reseal(&tree, &now, entropy),
+        Start::Nothing(chosen) => seal(&tree, holding.format(), &chosen.policy, &now, entropy),
     })?;
     let path = holding.write(system, &sealed)?;
-    let made = chosen.and_then(|chosen| chosen.made);
+    let made = match start {
+        Start::File(_) => None,
+        Start::Nothing(chosen) => chosen.made,
+    };
     Ok(Changed { made, ..changed(path, &sealed, Change::Edited) })
+}
+
+/// What an edit begins with.
+enum Start {
+    /// A file that was opened.
+    File(Opened),
+    /// No file, and whom a new one will be for.
+    Nothing(Chosen),
 }
 
 fn rejected(holding: &Holding<'_>, why: &str) -> Finding {

@@ -102,6 +102,8 @@ fn keys_are_found_where_sops_finds_them() {
     memory.open.borrow_mut().insert(KEYS.into(), Openness::Readable);
     let own = secrets::identity(&memory).expect("own");
     assert!(messages(&own.findings).contains("chmod 600"), "{:?}", own.findings);
+    let shown = secrets::show(&memory, sealed(lab()), &mut Sources::default()).expect("shown");
+    assert!(messages(&shown.findings).contains("chmod 600"), "{:?}", shown.findings);
 }
 
 #[test]

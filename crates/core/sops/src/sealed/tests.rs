@@ -304,6 +304,29 @@ mod random {
             .prop_map(|map| map.into_iter().map(|(key, value)| Entry::Pair(key, value)).collect())
     }
 
+    /// A line that may well be YAML.
+    fn line() -> impl Strategy<Value = String> {
+        let indent = prop::sample::select(vec!["", "  ", "    ", "      "]);
+        let head = prop::sample::select(vec![
+            "a:",
+            "b:",
+            "- ",
+            "- c:",
+            "d: 1",
+            "- x",
+            "e: |",
+            "text",
+            "",
+            "---",
+            "- - y",
+            "f: {g: [1]}",
+        ]);
+        let tail = prop::sample::select(vec!["", " # behind", "# no comment"]);
+        let comment =
+            prop::sample::select(vec!["# own", "#", "  # own", "    # own"]).prop_map(str::to_owned);
+        prop_oneof![3 => (indent, head, tail).prop_map(|(a, b, c)| format!("{a}{b}{c}")), 1 => comment]
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -317,6 +340,17 @@ mod random {
             let sealed = seal(&tree, format, &policy(&[1]), "now", &mut counting(1)).expect("sealed");
             let again = Sealed::parse(sealed.to_text().as_bytes(), format).expect("read");
             prop_assert!(again.open(&[identity(1)]).expect("opened").plain() == &tree);
+        }
+
+        #[test]
+        fn what_is_read_is_written_and_read_the_same(lines in prop::collection::vec(line(), 0..12)) {
+            let text = lines.join("\n");
+            if let Ok(tree) = Tree::parse(text.as_bytes(), Format::Yaml) {
+                let written = tree.to_text(Format::Yaml);
+                let again = Tree::parse(written.as_bytes(), Format::Yaml);
+                let again = again.map(|again| again.to_text(Format::Yaml));
+                prop_assert!(again.as_ref().is_ok_and(|again| *again == written), "{text}\n=>\n{}\n=>\n{again:?}", written.as_str());
+            }
         }
 
         #[test]
