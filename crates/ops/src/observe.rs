@@ -93,7 +93,13 @@ impl Live<'_> {
                 );
                 observed.machines = seen.await.into_iter().collect();
             }
-            Condition::Votes { .. } => observed.etcd = self.see_etcd().await,
+            Condition::Votes { machine } => {
+                if let Some(wanted) = self.machine(machine) {
+                    let (etcd, seen) = tokio::join!(self.see_etcd(), self.see_machine(wanted));
+                    observed.etcd = etcd;
+                    observed.machines.insert(machine.clone(), seen);
+                }
+            }
             Condition::KubernetesAnswers | Condition::NodeThere { .. } => {
                 observed.nodes = self.see_nodes().await;
             }

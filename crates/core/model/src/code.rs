@@ -418,6 +418,10 @@ catalogue! {
         "ichor asks Proxmox in the name of an API token, which the inventory names as `proxmox.token`. It is written `user@realm!name=secret`.";
     3123 VM_UNSEEN "nobody can tell whose a VM is":
         "A VM could not be asked, most often because its host does not answer, and it may be a machine of this cluster. Nothing is made until that is known: a machine must not be there twice.";
+    3124 CONTROL_PLANES_LOST "every control plane of a cluster is gone":
+        "Workers of the cluster still run, so it was there once, and the VMs that etcd was on are gone. Nothing is made in their place: it would be another, empty cluster. Bring the VMs back from a backup, or destroy what is left.";
+    3125 STALE_MEMBER "etcd counts a machine that is gone":
+        "A VM of a control plane is gone, and etcd has not been told. Its vote still counts, so the cluster survives fewer losses than it seems, and a machine of the same name cannot join. Take the vote away first.";
     3151 JUMP_KEY "a jump host is not the one that it should be":
         "The key that the host showed is not known, is another than the known one, or was revoked. Known keys are in the files that `ssh` reads, `~/.ssh/known_hosts` in most cases. Compare the fingerprint with what the host itself shows before you trust a new key: whoever stands in between can read nothing of Proxmox and the machines, which have keys of their own, but can keep you away from them.";
 }

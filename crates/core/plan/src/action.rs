@@ -371,13 +371,7 @@ impl Condition {
             }),
             Self::Bootstrapped { on } => bootstrapped(observed, on),
             Self::NeverBootstrapped { on } => never_bootstrapped(observed, on),
-            Self::Votes { machine } => {
-                by_sight(&observed.etcd, |members| match members.get(machine.as_str()) {
-                    Some(MemberSeen { learner: false, .. }) => Verdict::Holds,
-                    Some(_) => Verdict::Fails("it does not vote in etcd yet".into()),
-                    None => Verdict::Fails("it is no member of etcd".into()),
-                })
-            }
+            Self::Votes { machine } => votes(observed, machine),
             Self::KubernetesAnswers => by_sight(&observed.nodes, |_| Verdict::Holds),
             Self::NodeThere { machine, ready } => {
                 by_sight(&observed.nodes, |nodes| match nodes.get(machine.as_str()) {
@@ -443,9 +437,29 @@ fn never_bootstrapped(observed: &Observed, on: &[MachineName]) -> Verdict {
     Verdict::Holds
 }
 
-/// Before bootstrap etcd is preparing, and nothing else.
+/// Before bootstrap etcd waits and prepares, and never starts.
 fn etcd_has_run(state: Option<&str>) -> bool {
-    state.is_some_and(|state| matches!(state, "Running" | "Finished" | "Failed" | "Stopping"))
+    state.is_some_and(|state| matches!(state, "Starting" | "Running" | "Finished" | "Failed" | "Stopping"))
+}
+
+/// A member is listed by the name of its machine, also when the machine is long gone: its own etcd must run.
+fn votes(observed: &Observed, machine: &MachineName) -> Verdict {
+    let runs = sight(observed.machines.get(machine), |seen| match seen {
+        MachineSeen::Ours(talos) => {
+            let runs = talos.etcd.as_deref() == Some("Running");
+            Verdict::of(runs, || "etcd does not run on it".into())
+        }
+        MachineSeen::Maintenance => Verdict::Fails("it has no config yet".into()),
+        MachineSeen::Silent(why) | MachineSeen::Stranger(why) => Verdict::Fails(why.clone()),
+    });
+    if runs != Verdict::Holds {
+        return runs;
+    }
+    by_sight(&observed.etcd, |members| match members.get(machine.as_str()) {
+        Some(MemberSeen { learner: false, .. }) => Verdict::Holds,
+        Some(_) => Verdict::Fails("it does not vote in etcd yet".into()),
+        None => Verdict::Fails("it is no member of etcd".into()),
+    })
 }
 
 fn by_sight<T>(sight: &Sight<T>, judge: impl FnOnce(&T) -> Verdict) -> Verdict {

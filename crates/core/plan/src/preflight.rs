@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ichor_model::{
     Code, Desired, Finding, Findings, HostName, Observed, VmId,
-    desired::{CloneKind, ImageSource, Machine, Verify},
+    desired::{CloneKind, ImageSource, Machine, Role, Verify},
     observed::{MachineSeen, Owner, Release, Sight, StorageSeen, VmSeen},
 };
 
@@ -30,6 +30,8 @@ pub fn preflight(desired: &Desired, observed: &Observed) -> Findings {
     findings.extend(desired.machines.iter().filter_map(|machine| locked(observed, machine)));
     findings.extend(desired.machines.iter().filter_map(|machine| taken_address(observed, machine)));
     findings.extend(vip(observed));
+    findings.extend(lost_control_planes(desired, observed));
+    findings.extend(stale_members(desired, observed));
     let off = |machine: &&Machine| vm(observed, machine.vmid).is_none_or(|vm| !vm.running);
     let to_do: Vec<&Machine> = desired.machines.iter().filter(off).collect();
     findings.extend(lacking(desired, observed, &to_do));
@@ -138,6 +140,44 @@ fn taken_address(observed: &Observed, machine: &Machine) -> Option<Finding> {
             .because(why)
             .remedy("give the machine another `address`, or find out who has it"),
     )
+}
+
+/// Workers that know the cluster's secrets have met its control planes. If none of those is left, etcd is gone too,
+/// and a new one would begin empty.
+fn lost_control_planes(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let is_gone = |machine: &Machine| matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)));
+    let mut workers = desired.of_role(Role::Worker);
+    let worker = workers.find(|machine| is_configured(observed, machine))?;
+    if !desired.of_role(Role::ControlPlane).all(is_gone) {
+        return None;
+    }
+    let message = format!("the control planes of the cluster are gone, and `{}` still runs", worker.name);
+    Some(
+        Finding::error(Code::CONTROL_PLANES_LOST, None, message)
+            .because("etcd was on them: new ones would begin with an empty cluster")
+            .remedy("bring their VMs back from a backup under their old numbers; for an empty cluster, remove what is left first:\n    ichor destroy"),
+    )
+}
+
+/// A machine that is made anew cannot take the place of a member that etcd still counts: it has not its data.
+fn stale_members(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let Sight::Seen(members) = &observed.etcd else { return Vec::new() };
+    let is_new = |machine: &&Machine| {
+        matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)))
+            || matches!(observed.machines.get(&machine.name), Some(Sight::Seen(MachineSeen::Maintenance)))
+    };
+    let new = desired.of_role(Role::ControlPlane).filter(is_new);
+    let stale = new.filter_map(|machine| Some((machine, members.get(machine.name.as_str())?)));
+    let told = stale.map(|(machine, member)| {
+        let message = format!("etcd still counts `{}`, whose VM is gone", machine.name);
+        Finding::error(Code::STALE_MEMBER, None, message)
+            .because("a new machine of that name could not join, and every vote that nobody casts makes etcd weaker")
+            .remedy(format!(
+                "if the VM is lost for good, take its vote away, and run this again:\n    talosctl -n OTHER_CONTROL_PLANE etcd remove-member {:016x}",
+                member.id
+            ))
+    });
+    told.collect()
 }
 
 fn vip(observed: &Observed) -> Option<Finding> {

@@ -24,7 +24,7 @@ pub struct LastNodes(tokio::sync::Mutex<Option<(Instant, Nodes)>>);
 
 impl Live<'_> {
     /// Looks at the nodes, as the first control plane whose API server answers shows them.
-    pub(super) async fn see_nodes(&self) -> Nodes {
+    pub(crate) async fn see_nodes(&self) -> Nodes {
         let mut last = self.nodes.0.lock().await;
         if let Some((at, nodes)) = last.as_ref()
             && at.elapsed() < FRESH

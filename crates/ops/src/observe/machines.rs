@@ -1,6 +1,6 @@
 //! Looking at machines.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use ichor_model::{
@@ -73,10 +73,21 @@ impl Live<'_> {
             }
         });
         let open: Vec<u16> = join_all(knocks).await.into_iter().flatten().collect();
-        let says = |port: &u16| {
-            format!("something answers at {vip}, port {port}, and no machine of ours can have it yet")
-        };
-        Sight::Seen(open.first().map(says))
+        let Some(port) = open.first() else { return Sight::Seen(None) };
+        // A control plane that the inventory has given another address may have it.
+        if self.is_ours_at(vip).await {
+            return Sight::Seen(None);
+        }
+        let why = format!("something answers at {vip}, port {port}, and no machine of ours can have it yet");
+        Sight::Seen(Some(why))
+    }
+
+    async fn is_ours_at(&self, address: IpAddr) -> bool {
+        let Some(keys) = &self.keys else { return false };
+        match self.memory.talos(address, || keys.talos(address, Arc::clone(&self.reach.dialer))) {
+            Ok(talos) => talos.send(&api::version()).await.is_ok(),
+            Err(_) => false,
+        }
     }
 
     /// Looks at who a machine is, and at nothing more.
@@ -106,11 +117,7 @@ impl Live<'_> {
         }
     }
 
-    async fn meet<F>(
-        &self,
-        machine: &Machine,
-        look: impl FnOnce(std::sync::Arc<Talos>) -> F,
-    ) -> Sight<MachineSeen>
+    async fn meet<F>(&self, machine: &Machine, look: impl FnOnce(Arc<Talos>) -> F) -> Sight<MachineSeen>
     where
         F: Future<Output = Result<TalosSeen, Error>>,
     {
@@ -197,7 +204,7 @@ impl Live<'_> {
     }
 
     /// Looks at the members of etcd, as the first control plane that can tell sees them.
-    pub(super) async fn see_etcd(&self) -> Sight<std::collections::BTreeMap<String, MemberSeen>> {
+    pub(crate) async fn see_etcd(&self) -> Sight<std::collections::BTreeMap<String, MemberSeen>> {
         let mut why = "no control plane answers".to_owned();
         for machine in self.control_planes() {
             let Some(Ok(talos)) = self.talos(machine) else { continue };

@@ -151,6 +151,50 @@ fn permanent(message: String) -> EffectError {
     EffectError::Permanent(Report::new(message))
 }
 
+/// Makes sure that a VM holds nothing yet, so that it may be reset: whoever waits for a config at its address need
+/// not be it.
+async fn blank(live: &Live<'_>, what: &str, machine: &Machine, host: &HostName) -> Result<(), EffectError> {
+    if live.memory.made(machine.vmid) {
+        return Ok(());
+    }
+    let config = live.pve.send(&pve::config(host, machine.vmid)).await;
+    let config = config.map_err(|error| pve_trouble(what, &error))?;
+    let differences = live.shape(machine).differences(&config);
+    if let Some(other) = differences.iter().find(|difference| difference.option.starts_with("ipconfig")) {
+        return Err(not_blank(what, machine, &format!("it was made for another address: {other}")));
+    }
+    if let (Ok(answer), Some(address)) =
+        (live.pve.send(&pve::agent_interfaces(host, machine.vmid)).await, live.address(machine))
+    {
+        let has = answer.addresses(&machine.primary_nic().mac.to_string());
+        if !has.contains(&address) {
+            return Err(not_blank(
+                what,
+                machine,
+                &format!("its guest agent does not know the address {address}"),
+            ));
+        }
+    }
+    let name = machine.name.as_str();
+    let (etcd, nodes) = tokio::join!(live.see_etcd(), live.see_nodes());
+    let is_member = matches!(&etcd, Sight::Seen(members) if members.contains_key(name));
+    let is_node = matches!(&nodes, Sight::Seen(nodes) if nodes.contains_key(name));
+    if is_member || is_node {
+        return Err(not_blank(what, machine, "the cluster knows it as a node"));
+    }
+    Ok(())
+}
+
+fn not_blank(what: &str, machine: &Machine, why: &str) -> EffectError {
+    let message = format!(
+        "{what}: a machine in maintenance mode answers at its address, and VM {} may not be it: {why}",
+        machine.vmid
+    );
+    EffectError::Permanent(Report::new(message).hint(
+        "the VM was not reset: find out who has the address, or write the `address` that the machine was made with",
+    ))
+}
+
 /// Finds out what vouches for a machine's key; nothing does for one that has its config already.
 async fn find_pin(
     live: &Live<'_>,
@@ -170,6 +214,7 @@ async fn find_pin(
             "API tokens may read consoles since Proxmox 9.2, with `VM.Console`; otherwise choose `boot: {config: cidata}`, or trust the network with `boot: {verify: network}`",
         ))
     };
+    blank(live, what, machine, &host).await?;
     let console = live.pve.open_console(&host, machine.vmid, KEY_WITHIN).await.map_err(unread)?;
     context.progress(0.0, "resetting the VM to see its key on the console");
     let upid = live.pve.send(&pve::reset(&host, machine.vmid)).await;

@@ -426,6 +426,27 @@ async fn an_address_that_answers_is_not_taken() {
     world.unwell(&[("talos-reachable", "worker-1: it waits for its machine config")]).await;
 }
 
+/// Whoever waits for a config at an address need not be the VM that the inventory gives it to.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_has_its_config_is_never_reset() {
+    let world = Rehearsal::bad(SMALL);
+    world.recovers().await;
+    world.befall("impostor 10.0.0.31");
+    for (from, to) in [("10.0.0.11", "10.0.0.31"), ("10.0.0.21", "10.0.0.31")] {
+        let moved = resolve(&SMALL.replace(from, to));
+        let ended = world.run_with(world.reach(), &moved).await;
+        let said = told(&ended);
+        assert!(said.contains("made for another address"), "{said}");
+        assert!(said.contains("was not reset"), "{said}");
+    }
+    let resets = world.inside.hall().look(|lab| {
+        let resets =
+            lab.ground.record.changing(Server::Pve).filter(|call| call.path.ends_with("/status/reset"));
+        resets.count()
+    });
+    assert_eq!(resets, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_image_that_broke_off_is_fetched_again() {
     for source in ["disk", "iso"] {

@@ -337,6 +337,35 @@ fn a_machine_whose_host_is_away_is_not_made_again_elsewhere() {
     });
 }
 
+/// Runs `up` after VMs were deleted, which must not even begin; returns what is said.
+fn halts_without(vms: &[&str]) -> Vec<Code> {
+    let prepared = Prepared::get(Ground::Images);
+    in_virtual_time(async {
+        let stage = Stage::new(&prepared.standing);
+        let gone =
+            prepared.standing.desired.machines.iter().filter(|machine| vms.contains(&machine.name.as_str()));
+        for machine in gone {
+            let incident = Incident::VmDeleted { vmid: machine.vmid };
+            stage.inside.hall().visit(|lab| lab.befall(&incident)).expect("it can happen");
+        }
+        let before = stage.calls().len();
+        let end = stage.run(&Goal::up(), None).await;
+        let End::Halted(halt) = &end else { panic!("{}", brief(&end)) };
+        assert!(!stage.calls().iter().skip(before).any(Pattern::changes), "something was changed");
+        halt.findings.iter().map(|finding| finding.code).collect()
+    })
+}
+
+#[test]
+fn lost_control_planes_are_not_replaced_by_an_empty_cluster() {
+    assert!(halts_without(&["cp-1", "cp-2", "cp-3"]).contains(&Code::CONTROL_PLANES_LOST));
+}
+
+#[test]
+fn a_vote_that_nobody_casts_is_told_before_another_machine_is_made() {
+    assert!(halts_without(&["cp-2"]).contains(&Code::STALE_MEMBER));
+}
+
 #[test]
 fn a_sample_of_the_matrix_holds() {
     let mut cases = all();
