@@ -4,11 +4,11 @@
 //! 2. [`Goal::plan`]: what is left, which is the definition of done when it is empty;
 //! 3. [`converge`]: the steps, then the same again. A run that was interrupted anywhere is simply run again.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ichor_engine::{Cancel, EventSink, Journal, Limits, Past, Policy, RunReport, execute};
+use ichor_engine::{Cancel, EventSink, Haste, Journal, Limits, Past, Policy, RunReport, execute};
 use ichor_model::{Code, Finding, Findings, Observed, VmId};
-use ichor_plan::{ClusterPlan, Extent, Phase, destroy, preflight, up};
+use ichor_plan::{ClusterPlan, ClusterStep, Extent, Phase, destroy, preflight, up};
 
 use crate::{
     Halt,
@@ -22,6 +22,10 @@ use crate::{
 const MOST_ROUNDS: usize = 3;
 /// How often a step is tried.
 const ATTEMPTS: u32 = 6;
+/// How often the world is looked at after the steps, while it does not show itself.
+const LOOKS: u32 = 6;
+/// Between two such looks, at first; each next pause is twice as long.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// At most so many steps at once for each host: Proxmox has three workers there.
 const PER_HOST: usize = 3;
 /// A template is copied for so many clones at once.
@@ -91,7 +95,7 @@ pub struct Ended {
     pub report: Option<RunReport>,
     /// Whether nothing is left to do.
     pub done: bool,
-    /// Warnings.
+    /// Warnings; and errors that say why it is not done, where every step was.
     pub findings: Findings,
 }
 
@@ -119,6 +123,11 @@ fn not_seen(error: &ichor_pve::Error, token: &str) -> Finding {
                 .because(refusal.to_string())
                 .remedy(format!("see whether it is there and has not expired, and check its secret; a lost secret needs a new token:\n    pveum user token list '{user}'"))
         }
+        ichor_pve::Error::Refused(refusal) if matches!(refusal.kind, Kind::Broken | Kind::Busy) => {
+            Finding::error(Code::UNREACHABLE, None, message)
+                .because(refusal.to_string())
+                .remedy("see how the host of `proxmox.endpoint` and its cluster are, then run the same command again:\n    pvecm status")
+        }
         ichor_pve::Error::Refused(refusal) => Finding::error(Code::DENIED, None, message)
             .because(refusal.to_string())
             .remedy(format!("see what token `{token}` may do, and whether `proxmox.endpoint` is a Proxmox")),
@@ -134,7 +143,8 @@ pub async fn look(live: &Live<'_>) -> Result<Observed, Halt> {
     Ok(live.observe(&survey).await)
 }
 
-/// Does what is left to do, until nothing is. `plan` is what the user has seen, for the first round.
+/// Does what is left to do, until nothing is. Once a step was carried out, its report is never lost: whatever
+/// stands in the way of the next look or round is told with it.
 pub async fn converge(
     live: &Live<'_>,
     goal: &Goal,
@@ -150,12 +160,15 @@ pub async fn converge(
     for _ in 0..MOST_ROUNDS {
         if matches!(goal, Goal::Up { .. }) {
             let found = preflight(live.desired, &observed);
-            if found.has_errors() {
+            if found.has_errors() && last.is_none() {
                 return Err(Halt::preflight(found));
             }
             // Rounds repeat what still holds, and what was said before stays said.
             findings.extend(found);
             findings = findings.sorted();
+            if findings.has_errors() {
+                return Ok(Ended { observed, report: last, done: false, findings });
+            }
         }
         let plan = goal.plan(live, &observed);
         if plan.is_empty() {
@@ -168,10 +181,70 @@ pub async fn converge(
             return Ok(Ended { observed, report: last, done: false, findings });
         }
         policy.past = Past::default();
-        observed = Box::pin(look(live)).await?;
+        match Box::pin(look_again(live, cancel)).await {
+            Ok(seen) => observed = seen,
+            Err(finding) => {
+                findings.push(finding);
+                return Ok(Ended { observed, report: last, done: false, findings });
+            }
+        }
     }
-    let done = goal.plan(live, &observed).is_empty();
-    Ok(Ended { observed, report: last, done, findings })
+    let left = goal.plan(live, &observed);
+    if !left.is_empty() {
+        findings.push(never_done(&left));
+    }
+    Ok(Ended { observed, report: last, done: left.is_empty(), findings })
+}
+
+/// Looks after the steps. Much was done by then, so that a world which does not show itself for a moment is given
+/// some more.
+async fn look_again(live: &Live<'_>, cancel: &Cancel) -> Result<Observed, Finding> {
+    let mut pause = LOOK_AGAIN;
+    let mut looks = 1;
+    loop {
+        let error = match survey(&live.pve, &live.desired.vmids()).await {
+            Ok(survey) => return Ok(live.observe(&survey).await),
+            Err(error) => error,
+        };
+        if looks >= LOOKS || !may_pass(&error) || cancel.haste() != Haste::None {
+            let finding = not_seen(&error, live.pve.token());
+            return Err(finding.because("every step was done before; whether anything is left is not known"));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = cancel.asked(Haste::Soon) => {}
+        }
+        (looks, pause) = (looks + 1, pause * 2);
+    }
+}
+
+/// Whether the same look may succeed a little later.
+fn may_pass(error: &ichor_pve::Error) -> bool {
+    use ichor_port::TransportError;
+    use ichor_pve::{Error, Kind};
+    match error {
+        Error::Transport(TransportError::NotTrusted(_)) => false,
+        Error::Transport(_) | Error::Nonsense { .. } => true,
+        Error::Refused(refusal) => matches!(refusal.kind, Kind::Busy | Kind::Broken | Kind::Other),
+    }
+}
+
+/// Most steps that are named in a finding.
+const MAX_NAMED: usize = 8;
+
+/// Every step succeeds, and there are always more.
+fn never_done(left: &ClusterPlan) -> Finding {
+    let message = format!("steps are left after everything was done {MOST_ROUNDS} times");
+    let finding = Finding::error(Code::LEFT_ALONE, None, message);
+    name_steps(finding, left.steps())
+        .remedy("find out who undoes it, then look at what is left:\n    ichor plan")
+}
+
+fn name_steps<'s>(finding: Finding, steps: impl IntoIterator<Item = &'s ClusterStep>) -> Finding {
+    let steps = steps.into_iter().take(MAX_NAMED);
+    steps.fold(finding, |finding, step| {
+        finding.because(format!("{}: {}; {}", step.id, step.action, step.because))
+    })
 }
 
 fn policy(past: Past, cancel: &Cancel) -> Policy {

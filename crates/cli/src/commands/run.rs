@@ -9,7 +9,7 @@ use std::{
 use ichor_engine::{Cancel, Haste, Journal, Past, RunReport, journal::Sink};
 use ichor_model::{Code, Desired, Finding, Observed};
 use ichor_ops::{
-    Halt, System,
+    Halt, HaltKind, System,
     converge::{Ended, Goal, converge},
 };
 use ichor_plan::ClusterPlan;
@@ -79,8 +79,8 @@ pub fn not_confirmed(what: &str) -> Finding {
 /// How a run ended.
 #[derive(Debug)]
 pub struct Ending {
-    /// What was seen at its end, if anything was done.
-    pub observed: Option<Observed>,
+    /// What was last seen.
+    pub observed: Observed,
     report: Option<RunReport>,
     done: bool,
 }
@@ -89,9 +89,9 @@ impl Ending {
     /// Returns how the program ends.
     pub fn exit(&self) -> Exit {
         match &self.report {
-            Some(report) if !report.is_complete() => run_report::exit(report),
-            _ if self.done => Exit::Done,
-            _ => Exit::PartWay,
+            Some(report) => run_report::exit(report, self.done),
+            None if self.done => Exit::Done,
+            None => Exit::PartWay,
         }
     }
 }
@@ -105,7 +105,7 @@ pub fn carry_out(
     terminal: &Terminal,
 ) -> Result<Ending, Halt> {
     if plan.is_empty() {
-        return Ok(Ending { observed: Some(stage.observed.clone()), report: None, done: true });
+        return Ok(Ending { observed: stage.observed.clone(), report: None, done: true });
     }
     let path = stage.store.file("journal.jsonl");
     let past = read_past(&path);
@@ -133,7 +133,7 @@ pub fn carry_out(
             }
         }
     })?;
-    let Ended { observed, report, done, .. } = ended;
+    let Ended { observed, report, done, findings } = ended;
     if let Some(report) = &report {
         let lasted = progress.lasted();
         let finish = Finish {
@@ -141,6 +141,7 @@ pub fn carry_out(
             cluster: stage.site.name(),
             plan,
             report,
+            done,
             took: clock.now(),
             lasted: &lasted,
             again: &format!("ichor {}", asked.verb),
@@ -154,7 +155,11 @@ pub fn carry_out(
             terminal.tell(run_report::text(finish).trim_end());
         }
     }
-    Ok(Ending { observed: done.then_some(observed), report, done })
+    if findings.has_errors() {
+        // Much was done before they were met, and the report says what.
+        return Err(Halt { kind: HaltKind::PartWay, findings });
+    }
+    Ok(Ending { observed, report, done })
 }
 
 /// Shows a cluster as it is.

@@ -7,7 +7,7 @@ use ichor_model::{Code, Desired, Finding, Findings};
 use ichor_ops::{
     Halt,
     access::{self, Server, TalosAccess},
-    converge::{Goal, look},
+    converge::Goal,
     halt::only,
     saved_plan::{self, SavedPlan},
     whole,
@@ -92,15 +92,11 @@ fn act(
 
 /// Gives access to the cluster, and shows it.
 fn finish(stage: &Stage<'_>, ending: &Ending, asked: &Asked, terminal: &Terminal) -> Result<(), Halt> {
-    let observed = match &ending.observed {
-        Some(observed) => observed.clone(),
-        None => stage.runtime.block_on(look(stage.live))?,
-    };
     let kubeconfig = stage.bundle.map(|bundle| write_access(stage, bundle)).transpose()?.flatten();
     if asked.json {
         return Ok(());
     }
-    run::show_status(&stage.live.with_leases(), &observed, terminal);
+    run::show_status(&stage.live.with_leases(), &ending.observed, terminal);
     if let Some(path) = kubeconfig {
         terminal.tell(&format!("{}: kubectl reads {}", text::hint("access"), path.display()));
     }

@@ -731,3 +731,29 @@ async fn a_privilege_that_is_lost_during_the_run_is_named() {
     world.mend();
     world.recovers().await;
 }
+
+/// Everything is done, and then Proxmox does not show itself.
+#[tokio::test(start_paused = true)]
+async fn what_was_done_is_told_though_the_last_look_fails() {
+    let broken = || Kind::Status { code: 596, reason: String::new(), when: When::Before };
+    // A moment is waited for.
+    let rehearsal = Rehearsal::bad(SMALL);
+    rehearsal.fault(Server::Pve, "GET /cluster/resources", 3, broken());
+    let ended = rehearsal.attempt().await;
+    assert!(ended.as_ref().is_ok_and(|ended| ended.done), "{}", told(&ended));
+    // A long time is not; what was done is told all the same.
+    let rehearsal = Rehearsal::bad(SMALL);
+    for occurrence in 3..40 {
+        rehearsal.fault(Server::Pve, "GET /cluster/resources", occurrence, broken());
+    }
+    let ended = rehearsal.attempt().await.expect("no halt: much was done");
+    assert!(!ended.done && ended.report.is_some_and(|report| report.is_complete()));
+    let said = findings(&ended.findings);
+    assert!(
+        ended.findings.has_errors() && said.contains("596") && said.contains("every step was done"),
+        "{said}"
+    );
+    assert!(!said.contains("may do"), "the token is not to blame: {said}");
+    rehearsal.mend();
+    rehearsal.recovers().await;
+}
