@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ichor_engine::{Cancel, EventSink, Haste, Journal, Limits, Past, Policy, RunReport, execute};
-use ichor_model::{Code, Finding, Findings, Observed, VmId};
+use ichor_model::{Code, Desired, Finding, Findings, Observed, VmId};
 use ichor_plan::{ClusterPlan, ClusterStep, Extent, Phase, destroy, preflight, up};
 
 use crate::{
@@ -71,19 +71,42 @@ fn part(plan: ClusterPlan, phase: Option<Phase>, only: &[String]) -> ClusterPlan
     if phase.is_none() && only.is_empty() {
         return plan;
     }
-    let wanted = |step: &ichor_plan::ClusterStep| {
+    let is_chosen = |machine: &str| only.is_empty() || only.iter().any(|only| only == machine);
+    // Steps come after those that they need. One whose need is left out cannot be done: it waits for the run that
+    // does it, and so does what needs it.
+    let mut left = BTreeSet::new();
+    for step in plan.steps() {
         let in_phase = phase.is_none_or(|phase| step.action.phase() <= phase);
-        let of_machine = step
-            .action
-            .machine()
-            .is_none_or(|machine| only.is_empty() || only.iter().any(|only| only == machine));
-        in_phase && of_machine
+        let of_machine = step.action.machine().is_none_or(is_chosen);
+        if in_phase && of_machine && step.needs.iter().all(|need| left.contains(need)) {
+            left.insert(step.id.clone());
+        }
+    }
+    // What machines share is done for those that were chosen, and for no others.
+    let mut wanted = BTreeSet::new();
+    for step in plan.steps().iter().rev().filter(|step| left.contains(&step.id)) {
+        if only.is_empty() || step.action.machine().is_some() || wanted.contains(&step.id) {
+            wanted.insert(step.id.clone());
+            wanted.extend(step.needs.iter().cloned());
+        }
+    }
+    let steps = plan.steps().iter().filter(|step| wanted.contains(&step.id)).cloned().collect();
+    ClusterPlan::new(steps).unwrap_or_else(|wrong| unreachable!("all needs of these steps are left: {wrong}"))
+}
+
+/// Says which names are of no machine.
+pub fn strangers(desired: &Desired, only: &[String]) -> Findings {
+    let known: Vec<&str> = desired.machines.iter().map(|machine| machine.name.as_str()).collect();
+    let unknown = only.iter().filter(|name| !known.contains(&name.as_str()));
+    let finding = |name: &String| {
+        let message = format!("there is no machine `{name}`");
+        let remedy = match ichor_spec::nearest(name, &known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "see which there are:\n    ichor plan --offline".to_owned(),
+        };
+        Finding::error(Code::NO_SUCH_MACHINE, None, message).remedy(remedy)
     };
-    let mut steps: Vec<_> = plan.steps().iter().filter(|step| wanted(step)).cloned().collect();
-    let left: BTreeSet<_> = steps.iter().map(|step| step.id.clone()).collect();
-    // A step whose need is left out cannot be done: it waits for the run that does it.
-    steps.retain(|step| step.needs.iter().all(|need| left.contains(need)));
-    ClusterPlan::new(steps).unwrap_or(plan)
+    unknown.map(finding).collect()
 }
 
 /// How a run ended.
@@ -253,4 +276,46 @@ fn policy(past: Past, cancel: &Cancel) -> Policy {
         .with("template", PER_TEMPLATE)
         .with("download", DOWNLOADS);
     Policy { limits, attempts: ATTEMPTS, past, cancel: cancel.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use ichor_plan::files::Names;
+
+    use super::*;
+    use crate::tests::lab;
+
+    fn ids(plan: &ClusterPlan) -> Vec<&str> {
+        plan.steps().iter().map(|step| step.id.as_str()).collect()
+    }
+
+    fn from_nothing() -> ClusterPlan {
+        up(lab(), &Observed::default(), &Names::default())
+    }
+
+    fn only(names: &[&str]) -> ClusterPlan {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        part(from_nothing(), None, &names)
+    }
+
+    #[test]
+    fn a_machine_alone_is_done_as_far_as_nobody_else_is_needed() {
+        let plan = only(&["worker-1"]);
+        let ids = ids(&plan);
+        assert!(ids.contains(&"machine/worker-1/configure"), "{ids:?}");
+        assert!(!ids.contains(&"machine/worker-1/ready"), "it needs Kubernetes: {ids:?}");
+        assert!(ids.iter().all(|id| !id.contains("cp-1") && *id != "cluster/kubernetes"), "{ids:?}");
+        assert!(ids.iter().any(|id| id.starts_with("image/")), "it needs its image: {ids:?}");
+        assert_eq!(only(&["cp-1", "worker-1"]), from_nothing(), "that is everything");
+        assert!(only(&["nobody"]).is_empty());
+        let images = part(from_nothing(), Some(Phase::Images), &[]);
+        assert!(!images.is_empty() && images.steps().iter().all(|step| step.action.phase() == Phase::Images));
+    }
+
+    #[test]
+    fn a_machine_that_is_not_there_is_told_with_the_nearest_one() {
+        let said = strangers(lab(), &["cp-1", "worker1", "zebra"].map(ToOwned::to_owned));
+        let remedies: Vec<_> = said.iter().filter_map(|finding| finding.remedy.as_deref()).collect();
+        assert_eq!(remedies, ["did you mean `worker-1`?", "see which there are:\n    ichor plan --offline"]);
+    }
 }

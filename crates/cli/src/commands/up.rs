@@ -7,7 +7,7 @@ use ichor_model::{Code, Desired, Finding, Findings};
 use ichor_ops::{
     Halt,
     access::{self, Server, TalosAccess},
-    converge::Goal,
+    converge::{Goal, strangers},
     halt::only,
     saved_plan::{self, SavedPlan},
     whole,
@@ -62,6 +62,12 @@ fn act(
     terminal: &Terminal,
 ) -> Result<(Exit, Findings), Halt> {
     let desired = stage.site.desired;
+    if let Goal::Up { only, .. } = goal {
+        let unknown = strangers(desired, only);
+        if unknown.has_errors() {
+            return Err(Halt::invalid(unknown));
+        }
+    }
     let found = preflight(desired, &stage.observed);
     if found.has_errors() {
         return Err(Halt::preflight(found));

@@ -103,6 +103,18 @@ fn a_cluster_is_rehearsed_from_nothing_to_ready_and_back() {
 }
 
 #[test]
+fn one_machine_is_made_alone_and_one_that_is_not_there_is_told() {
+    let lab = Lab::new(&[("cluster.yaml", &whole("a"))]);
+    let one = lab.run(&["--lab", "up", "--dry-run", "--only", "cp-2"]);
+    assert_eq!(one.code, 2, "{}", one.stderr);
+    assert!(one.stderr.contains("cp-2") && !one.stderr.contains("cp-1"), "{}", one.stderr);
+    assert!(!one.stderr.contains("bootstrap"), "{}", one.stderr);
+    let nobody = lab.run(&["--lab", "up", "--dry-run", "--only", "cp2"]);
+    assert_eq!(nobody.code, 3, "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("did you mean `cp-2`?"), "{}", nobody.stderr);
+}
+
+#[test]
 fn observations_are_read_or_refused_with_a_reason() {
     let seen = |name: &str| json!({ "name": name, "cpu": 32, "memory": "128GiB" });
     let hosts = ["pve1", "pve2", "pve3"].map(seen);
