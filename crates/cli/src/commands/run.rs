@@ -1,12 +1,8 @@
 //! Carrying out a plan: asking first, showing how it goes, and telling how it ended.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::{self, BufRead, BufReader, IsTerminal, Read, Write},
-    path::Path,
-};
+use std::io::{self, BufRead, IsTerminal, Write};
 
-use ichor_engine::{Cancel, Haste, Journal, Past, RunReport, journal::Sink};
+use ichor_engine::{Cancel, Haste, Journal, RunReport};
 use ichor_model::{Code, Desired, Finding, Observed};
 use ichor_ops::{
     Halt, HaltKind, System,
@@ -18,6 +14,7 @@ use super::live::Stage;
 use crate::{
     exit::Exit,
     failure::Failure,
+    journal,
     operating_system::OperatingSystem,
     render::{
         progress::{Clock, Form, Progress},
@@ -26,9 +23,6 @@ use crate::{
     },
     terminal::Terminal,
 };
-
-/// Most bytes of an old journal that are looked through for what was in flight.
-const MAX_JOURNAL: u64 = 64 * 1024 * 1024;
 
 /// How a verb that changes the world was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -108,9 +102,9 @@ pub fn carry_out(
         return Ok(Ending { observed: stage.observed.clone(), report: None, done: true });
     }
     let path = stage.store.file("journal.jsonl");
-    let past = read_past(&path);
+    let past = journal::read_past(&path);
     let clock = Clock::real();
-    let journal = open_journal(&path, &past).map_err(|error| Halt::unwritable(&path, &error))?;
+    let journal = journal::open(&path, &past).map_err(|error| Halt::unwritable(&path, &error))?;
     let run = OperatingSystem.now().to_string();
     let journal = Journal::new(run, Box::new(journal));
     let form = if asked.json { Form::Json } else { Form::People };
@@ -167,29 +161,4 @@ pub fn show_status(desired: &Desired, observed: &Observed, terminal: &Terminal) 
     let shown = status::text(&Status::new(desired, observed), terminal.width());
     // Whoever does not read it any more has seen enough.
     let _ = terminal.show(&shown);
-}
-
-/// Reads what earlier runs left in flight. A journal that cannot be read costs speed, and nothing else.
-fn read_past(path: &Path) -> Past {
-    let Ok(file) = File::open(path) else { return Past::default() };
-    Past::read(BufReader::new(file.take(MAX_JOURNAL))).unwrap_or_default()
-}
-
-/// Opens the journal: behind what an interrupted run wrote, or anew when everything is known.
-fn open_journal(path: &Path, past: &Past) -> io::Result<JournalFile> {
-    let unfinished = past.in_flight().next().is_some();
-    let mut options = OpenOptions::new();
-    options.create(true).write(true).append(unfinished).truncate(!unfinished);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(JournalFile)
-}
-
-struct JournalFile(File);
-
-impl Sink for JournalFile {
-    fn append(&mut self, line: &str) -> io::Result<()> {
-        self.0.write_all(format!("{line}\n").as_bytes())?;
-        self.0.sync_data()
-    }
 }
