@@ -114,10 +114,11 @@ pub fn carry_out(
         let run =
             converge(stage.live, goal, stage.observed.clone(), &journal, past, progress.sink(), &cancel);
         tokio::pin!(run);
+        let mut stop = Stop::listen();
         loop {
             tokio::select! {
                 ended = &mut run => break ended,
-                _ = tokio::signal::ctrl_c() => {
+                () = stop.asked() => {
                     cancel.ask();
                     progress.say(match cancel.haste() {
                         Haste::Now => "stopping now; the next run looks at what was in flight",
@@ -161,4 +162,33 @@ pub fn show_status(desired: &Desired, observed: &Observed, terminal: &Terminal) 
     let shown = status::text(&Status::new(desired, observed), terminal.width());
     // Whoever does not read it any more has seen enough.
     let _ = terminal.show(&shown);
+}
+
+/// Asks to end: Ctrl-C, and what a service or CI sends before it kills.
+struct Stop {
+    #[cfg(unix)]
+    terminate: Option<tokio::signal::unix::Signal>,
+}
+
+impl Stop {
+    /// Must be called within a runtime.
+    fn listen() -> Self {
+        Self {
+            #[cfg(unix)]
+            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok(),
+        }
+    }
+
+    /// Waits until the run is asked to end.
+    async fn asked(&mut self) {
+        #[cfg(unix)]
+        if let Some(terminate) = &mut self.terminate {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+        let _ = tokio::signal::ctrl_c().await;
+    }
 }
