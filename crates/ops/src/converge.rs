@@ -7,8 +7,8 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ichor_engine::{Cancel, EventSink, Haste, Journal, Limits, Past, Policy, RunReport, execute};
-use ichor_model::{Code, Desired, Finding, Findings, Observed, VmId};
-use ichor_plan::{ClusterPlan, ClusterStep, Extent, Phase, destroy, preflight, up};
+use ichor_model::{Code, Desired, Finding, Findings, Observed, VmId, step::Impact};
+use ichor_plan::{Action, ClusterPlan, ClusterStep, Extent, Phase, destroy, preflight, up};
 
 use crate::{
     Halt,
@@ -179,6 +179,7 @@ pub async fn converge(
 ) -> Result<Ended, Halt> {
     let mut findings = Findings::new();
     let mut last = None;
+    let mut agreed: Option<ClusterPlan> = None;
     let mut policy = policy(past, cancel);
     for _ in 0..MOST_ROUNDS {
         if matches!(goal, Goal::Up { .. }) {
@@ -197,6 +198,10 @@ pub async fn converge(
         if plan.is_empty() {
             return Ok(Ended { observed, report: last, done: true, findings });
         }
+        if let Some(finding) = agreed.as_ref().and_then(|agreed| unforeseen(&plan, agreed)) {
+            findings.push(finding);
+            return Ok(Ended { observed, report: last, done: false, findings });
+        }
         let report = Box::pin(execute(&plan, live, journal, events, &policy)).await;
         let (complete, stopped) = (report.is_complete(), report.stopped);
         last = Some(report);
@@ -204,6 +209,7 @@ pub async fn converge(
             return Ok(Ended { observed, report: last, done: false, findings });
         }
         policy.past = Past::default();
+        agreed.get_or_insert(plan);
         match Box::pin(look_again(live, cancel)).await {
             Ok(seen) => observed = seen,
             Err(finding) => {
@@ -254,6 +260,26 @@ fn may_pass(error: &ichor_pve::Error) -> bool {
 
 /// Most steps that are named in a finding.
 const MAX_NAMED: usize = 8;
+
+/// Says what a later round would do that nobody has agreed to: the user has seen the plan of the first one. What is
+/// in that plan may have to be repeated, and what only adds or waits takes nothing from anybody.
+fn unforeseen(plan: &ClusterPlan, agreed: &ClusterPlan) -> Option<Finding> {
+    let is_agreed = |step: &ClusterStep| {
+        agreed.steps().iter().any(|agreed| agreed.id == step.id && agreed.action == step.action)
+    };
+    // A second beginning of etcd would be another, empty cluster.
+    let is_harmless = |step: &ClusterStep| {
+        step.impact <= Impact::Adds && !matches!(step.action, Action::BootstrapEtcd { .. })
+    };
+    let steps: Vec<&ClusterStep> =
+        plan.steps().iter().filter(|step| !is_harmless(step) && !is_agreed(step)).collect();
+    if steps.is_empty() {
+        return None;
+    }
+    let message = "something is left that was not in the plan, and it was not done without asking";
+    let finding = Finding::error(Code::LEFT_ALONE, None, message);
+    Some(name_steps(finding, steps).remedy("run the same command again: it shows what is left first"))
+}
 
 /// Every step succeeds, and there are always more.
 fn never_done(left: &ClusterPlan) -> Finding {
@@ -317,5 +343,22 @@ mod tests {
         let said = strangers(lab(), &["cp-1", "worker1", "zebra"].map(ToOwned::to_owned));
         let remedies: Vec<_> = said.iter().filter_map(|finding| finding.remedy.as_deref()).collect();
         assert_eq!(remedies, ["did you mean `worker-1`?", "see which there are:\n    ichor plan --offline"]);
+    }
+
+    #[test]
+    fn what_removes_something_is_done_only_if_it_was_in_the_plan() {
+        let agreed = part(from_nothing(), Some(Phase::Machines), &[]);
+        let waits = part(from_nothing(), None, &[]);
+        let said = unforeseen(&waits, &agreed).expect("etcd would begin, and nobody knew");
+        assert!(said.notes.iter().all(|note| format!("{note:?}").contains("cluster/bootstrap")), "{said:?}");
+        assert_eq!(unforeseen(&agreed, &waits), None);
+        assert_eq!(unforeseen(&waits, &waits), None, "what was agreed to may be repeated");
+        let mut steps = agreed.steps().to_vec();
+        steps[0].impact = Impact::Destroys;
+        let other = ClusterPlan::new(steps.clone()).expect("a plan");
+        assert_eq!(unforeseen(&other, &agreed), None, "the same step");
+        steps[0].action = Action::DeleteVm { machine: "cp-1".into(), vmid: lab().machines[0].vmid };
+        let other = ClusterPlan::new(steps).expect("a plan");
+        assert!(unforeseen(&other, &agreed).is_some(), "of the same name, and something else");
     }
 }
