@@ -114,6 +114,14 @@ fn one_machine_is_made_alone_and_one_that_is_not_there_is_told() {
     assert!(nobody.stderr.contains("did you mean `cp-2`?"), "{}", nobody.stderr);
 }
 
+#[test]
+fn a_network_that_is_still_to_come_is_told_once() {
+    let lab = Lab::new(&[("cluster.yaml", &format!("{}addons: {{cni: cilium}}\n", whole("a")))]);
+    let told = lab.run(&["--lab", "up", "--dry-run"]);
+    assert_eq!(told.code, 2, "{}", told.stderr);
+    assert_eq!(told.stderr.matches("warning[ICH-3117]").count(), 1, "{}", told.stderr);
+}
+
 #[cfg(unix)]
 #[test]
 fn whoever_is_told_to_end_finishes_what_is_in_flight_and_reports() {
