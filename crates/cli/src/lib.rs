@@ -15,6 +15,7 @@ mod exit;
 mod failure;
 mod files;
 mod inventory_files;
+mod journal;
 mod operating_system;
 mod programs;
 mod render;

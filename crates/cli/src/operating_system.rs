@@ -184,14 +184,16 @@ fn read_itself(path: &Path, limit: usize) -> Result<Contents, Unreadable> {
     Ok(Contents { bytes, open_to_others: is_open_to_others(&opened) })
 }
 
+/// Whether two looks were at the same file.
 #[cfg(unix)]
-fn is_same(a: &Metadata, b: &Metadata) -> bool {
+pub fn is_same(a: &Metadata, b: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
+/// Whether two looks may have been at the same file.
 #[cfg(not(unix))]
-fn is_same(a: &Metadata, b: &Metadata) -> bool {
+pub fn is_same(a: &Metadata, b: &Metadata) -> bool {
     a.file_type() == b.file_type()
 }
 

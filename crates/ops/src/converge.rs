@@ -4,11 +4,11 @@
 //! 2. [`Goal::plan`]: what is left, which is the definition of done when it is empty;
 //! 3. [`converge`]: the steps, then the same again. A run that was interrupted anywhere is simply run again.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ichor_engine::{Cancel, EventSink, Journal, Limits, Past, Policy, RunReport, execute};
-use ichor_model::{Code, Finding, Findings, Observed, VmId};
-use ichor_plan::{ClusterPlan, Extent, Phase, destroy, preflight, up};
+use ichor_engine::{Cancel, EventSink, Haste, Journal, Limits, Past, Policy, RunReport, execute};
+use ichor_model::{Code, Desired, Finding, Findings, Observed, VmId, step::Impact};
+use ichor_plan::{Action, ClusterPlan, ClusterStep, Extent, Phase, destroy, preflight, up};
 
 use crate::{
     Halt,
@@ -22,6 +22,10 @@ use crate::{
 const MOST_ROUNDS: usize = 3;
 /// How often a step is tried.
 const ATTEMPTS: u32 = 6;
+/// How often the world is looked at after the steps, while it does not show itself.
+const LOOKS: u32 = 6;
+/// Between two such looks, at first; each next pause is twice as long.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// At most so many steps at once for each host: Proxmox has three workers there.
 const PER_HOST: usize = 3;
 /// A template is copied for so many clones at once.
@@ -67,19 +71,42 @@ fn part(plan: ClusterPlan, phase: Option<Phase>, only: &[String]) -> ClusterPlan
     if phase.is_none() && only.is_empty() {
         return plan;
     }
-    let wanted = |step: &ichor_plan::ClusterStep| {
+    let is_chosen = |machine: &str| only.is_empty() || only.iter().any(|only| only == machine);
+    // Steps come after those that they need. One whose need is left out cannot be done: it waits for the run that
+    // does it, and so does what needs it.
+    let mut left = BTreeSet::new();
+    for step in plan.steps() {
         let in_phase = phase.is_none_or(|phase| step.action.phase() <= phase);
-        let of_machine = step
-            .action
-            .machine()
-            .is_none_or(|machine| only.is_empty() || only.iter().any(|only| only == machine));
-        in_phase && of_machine
+        let of_machine = step.action.machine().is_none_or(is_chosen);
+        if in_phase && of_machine && step.needs.iter().all(|need| left.contains(need)) {
+            left.insert(step.id.clone());
+        }
+    }
+    // What machines share is done for those that were chosen, and for no others.
+    let mut wanted = BTreeSet::new();
+    for step in plan.steps().iter().rev().filter(|step| left.contains(&step.id)) {
+        if only.is_empty() || step.action.machine().is_some() || wanted.contains(&step.id) {
+            wanted.insert(step.id.clone());
+            wanted.extend(step.needs.iter().cloned());
+        }
+    }
+    let steps = plan.steps().iter().filter(|step| wanted.contains(&step.id)).cloned().collect();
+    ClusterPlan::new(steps).unwrap_or_else(|wrong| unreachable!("all needs of these steps are left: {wrong}"))
+}
+
+/// Says which names are of no machine.
+pub fn strangers(desired: &Desired, only: &[String]) -> Findings {
+    let known: Vec<&str> = desired.machines.iter().map(|machine| machine.name.as_str()).collect();
+    let unknown = only.iter().filter(|name| !known.contains(&name.as_str()));
+    let finding = |name: &String| {
+        let message = format!("there is no machine `{name}`");
+        let remedy = match ichor_spec::nearest(name, &known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "see which there are:\n    ichor plan --offline".to_owned(),
+        };
+        Finding::error(Code::NO_SUCH_MACHINE, None, message).remedy(remedy)
     };
-    let mut steps: Vec<_> = plan.steps().iter().filter(|step| wanted(step)).cloned().collect();
-    let left: BTreeSet<_> = steps.iter().map(|step| step.id.clone()).collect();
-    // A step whose need is left out cannot be done: it waits for the run that does it.
-    steps.retain(|step| step.needs.iter().all(|need| left.contains(need)));
-    ClusterPlan::new(steps).unwrap_or(plan)
+    unknown.map(finding).collect()
 }
 
 /// How a run ended.
@@ -91,7 +118,7 @@ pub struct Ended {
     pub report: Option<RunReport>,
     /// Whether nothing is left to do.
     pub done: bool,
-    /// Warnings.
+    /// Warnings; and errors that say why it is not done, where every step was.
     pub findings: Findings,
 }
 
@@ -119,6 +146,11 @@ fn not_seen(error: &ichor_pve::Error, token: &str) -> Finding {
                 .because(refusal.to_string())
                 .remedy(format!("see whether it is there and has not expired, and check its secret; a lost secret needs a new token:\n    pveum user token list '{user}'"))
         }
+        ichor_pve::Error::Refused(refusal) if matches!(refusal.kind, Kind::Broken | Kind::Busy) => {
+            Finding::error(Code::UNREACHABLE, None, message)
+                .because(refusal.to_string())
+                .remedy("see how the host of `proxmox.endpoint` and its cluster are, then run the same command again:\n    pvecm status")
+        }
         ichor_pve::Error::Refused(refusal) => Finding::error(Code::DENIED, None, message)
             .because(refusal.to_string())
             .remedy(format!("see what token `{token}` may do, and whether `proxmox.endpoint` is a Proxmox")),
@@ -134,7 +166,8 @@ pub async fn look(live: &Live<'_>) -> Result<Observed, Halt> {
     Ok(live.observe(&survey).await)
 }
 
-/// Does what is left to do, until nothing is. `plan` is what the user has seen, for the first round.
+/// Does what is left to do, until nothing is. Once a step was carried out, its report is never lost: whatever
+/// stands in the way of the next look or round is told with it.
 pub async fn converge(
     live: &Live<'_>,
     goal: &Goal,
@@ -146,20 +179,28 @@ pub async fn converge(
 ) -> Result<Ended, Halt> {
     let mut findings = Findings::new();
     let mut last = None;
+    let mut agreed: Option<ClusterPlan> = None;
     let mut policy = policy(past, cancel);
     for _ in 0..MOST_ROUNDS {
         if matches!(goal, Goal::Up { .. }) {
             let found = preflight(live.desired, &observed);
-            if found.has_errors() {
+            if found.has_errors() && last.is_none() {
                 return Err(Halt::preflight(found));
             }
             // Rounds repeat what still holds, and what was said before stays said.
             findings.extend(found);
             findings = findings.sorted();
+            if findings.has_errors() {
+                return Ok(Ended { observed, report: last, done: false, findings });
+            }
         }
         let plan = goal.plan(live, &observed);
         if plan.is_empty() {
             return Ok(Ended { observed, report: last, done: true, findings });
+        }
+        if let Some(finding) = agreed.as_ref().and_then(|agreed| unforeseen(&plan, agreed)) {
+            findings.push(finding);
+            return Ok(Ended { observed, report: last, done: false, findings });
         }
         let report = Box::pin(execute(&plan, live, journal, events, &policy)).await;
         let (complete, stopped) = (report.is_complete(), report.stopped);
@@ -168,10 +209,91 @@ pub async fn converge(
             return Ok(Ended { observed, report: last, done: false, findings });
         }
         policy.past = Past::default();
-        observed = Box::pin(look(live)).await?;
+        agreed.get_or_insert(plan);
+        match Box::pin(look_again(live, cancel)).await {
+            Ok(seen) => observed = seen,
+            Err(finding) => {
+                findings.push(finding);
+                return Ok(Ended { observed, report: last, done: false, findings });
+            }
+        }
     }
-    let done = goal.plan(live, &observed).is_empty();
-    Ok(Ended { observed, report: last, done, findings })
+    let left = goal.plan(live, &observed);
+    if !left.is_empty() {
+        findings.push(never_done(&left));
+    }
+    Ok(Ended { observed, report: last, done: left.is_empty(), findings })
+}
+
+/// Looks after the steps. Much was done by then, so that a world which does not show itself for a moment is given
+/// some more.
+async fn look_again(live: &Live<'_>, cancel: &Cancel) -> Result<Observed, Finding> {
+    let mut pause = LOOK_AGAIN;
+    let mut looks = 1;
+    loop {
+        let error = match survey(&live.pve, &live.desired.vmids()).await {
+            Ok(survey) => return Ok(live.observe(&survey).await),
+            Err(error) => error,
+        };
+        if looks >= LOOKS || !may_pass(&error) || cancel.haste() != Haste::None {
+            let finding = not_seen(&error, live.pve.token());
+            return Err(finding.because("every step was done before; whether anything is left is not known"));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = cancel.asked(Haste::Soon) => {}
+        }
+        (looks, pause) = (looks + 1, pause * 2);
+    }
+}
+
+/// Whether the same look may succeed a little later.
+fn may_pass(error: &ichor_pve::Error) -> bool {
+    use ichor_port::TransportError;
+    use ichor_pve::{Error, Kind};
+    match error {
+        Error::Transport(TransportError::NotTrusted(_)) => false,
+        Error::Transport(_) | Error::Nonsense { .. } => true,
+        Error::Refused(refusal) => matches!(refusal.kind, Kind::Busy | Kind::Broken | Kind::Other),
+    }
+}
+
+/// Most steps that are named in a finding.
+const MAX_NAMED: usize = 8;
+
+/// Says what a later round would do that nobody has agreed to: the user has seen the plan of the first one. What is
+/// in that plan may have to be repeated, and what only adds or waits takes nothing from anybody.
+fn unforeseen(plan: &ClusterPlan, agreed: &ClusterPlan) -> Option<Finding> {
+    let is_agreed = |step: &ClusterStep| {
+        agreed.steps().iter().any(|agreed| agreed.id == step.id && agreed.action == step.action)
+    };
+    // A second beginning of etcd would be another, empty cluster.
+    let is_harmless = |step: &ClusterStep| {
+        step.impact <= Impact::Adds && !matches!(step.action, Action::BootstrapEtcd { .. })
+    };
+    let steps: Vec<&ClusterStep> =
+        plan.steps().iter().filter(|step| !is_harmless(step) && !is_agreed(step)).collect();
+    if steps.is_empty() {
+        return None;
+    }
+    let message = "something is left that was not in the plan, and it was not done without asking";
+    let finding = Finding::error(Code::LEFT_ALONE, None, message);
+    Some(name_steps(finding, steps).remedy("run the same command again: it shows what is left first"))
+}
+
+/// Every step succeeds, and there are always more.
+fn never_done(left: &ClusterPlan) -> Finding {
+    let message = format!("steps are left after everything was done {MOST_ROUNDS} times");
+    let finding = Finding::error(Code::LEFT_ALONE, None, message);
+    name_steps(finding, left.steps())
+        .remedy("find out who undoes it, then look at what is left:\n    ichor plan")
+}
+
+fn name_steps<'s>(finding: Finding, steps: impl IntoIterator<Item = &'s ClusterStep>) -> Finding {
+    let steps = steps.into_iter().take(MAX_NAMED);
+    steps.fold(finding, |finding, step| {
+        finding.because(format!("{}: {}; {}", step.id, step.action, step.because))
+    })
 }
 
 fn policy(past: Past, cancel: &Cancel) -> Policy {
@@ -180,4 +302,63 @@ fn policy(past: Past, cancel: &Cancel) -> Policy {
         .with("template", PER_TEMPLATE)
         .with("download", DOWNLOADS);
     Policy { limits, attempts: ATTEMPTS, past, cancel: cancel.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use ichor_plan::files::Names;
+
+    use super::*;
+    use crate::tests::lab;
+
+    fn ids(plan: &ClusterPlan) -> Vec<&str> {
+        plan.steps().iter().map(|step| step.id.as_str()).collect()
+    }
+
+    fn from_nothing() -> ClusterPlan {
+        up(lab(), &Observed::default(), &Names::default())
+    }
+
+    fn only(names: &[&str]) -> ClusterPlan {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        part(from_nothing(), None, &names)
+    }
+
+    #[test]
+    fn a_machine_alone_is_done_as_far_as_nobody_else_is_needed() {
+        let plan = only(&["worker-1"]);
+        let ids = ids(&plan);
+        assert!(ids.contains(&"machine/worker-1/configure"), "{ids:?}");
+        assert!(!ids.contains(&"machine/worker-1/ready"), "it needs Kubernetes: {ids:?}");
+        assert!(ids.iter().all(|id| !id.contains("cp-1") && *id != "cluster/kubernetes"), "{ids:?}");
+        assert!(ids.iter().any(|id| id.starts_with("image/")), "it needs its image: {ids:?}");
+        assert_eq!(only(&["cp-1", "worker-1"]), from_nothing(), "that is everything");
+        assert!(only(&["nobody"]).is_empty());
+        let images = part(from_nothing(), Some(Phase::Images), &[]);
+        assert!(!images.is_empty() && images.steps().iter().all(|step| step.action.phase() == Phase::Images));
+    }
+
+    #[test]
+    fn a_machine_that_is_not_there_is_told_with_the_nearest_one() {
+        let said = strangers(lab(), &["cp-1", "worker1", "zebra"].map(ToOwned::to_owned));
+        let remedies: Vec<_> = said.iter().filter_map(|finding| finding.remedy.as_deref()).collect();
+        assert_eq!(remedies, ["did you mean `worker-1`?", "see which there are:\n    ichor plan --offline"]);
+    }
+
+    #[test]
+    fn what_removes_something_is_done_only_if_it_was_in_the_plan() {
+        let agreed = part(from_nothing(), Some(Phase::Machines), &[]);
+        let waits = part(from_nothing(), None, &[]);
+        let said = unforeseen(&waits, &agreed).expect("etcd would begin, and nobody knew");
+        assert!(said.notes.iter().all(|note| format!("{note:?}").contains("cluster/bootstrap")), "{said:?}");
+        assert_eq!(unforeseen(&agreed, &waits), None);
+        assert_eq!(unforeseen(&waits, &waits), None, "what was agreed to may be repeated");
+        let mut steps = agreed.steps().to_vec();
+        steps[0].impact = Impact::Destroys;
+        let other = ClusterPlan::new(steps.clone()).expect("a plan");
+        assert_eq!(unforeseen(&other, &agreed), None, "the same step");
+        steps[0].action = Action::DeleteVm { machine: "cp-1".into(), vmid: lab().machines[0].vmid };
+        let other = ClusterPlan::new(steps).expect("a plan");
+        assert!(unforeseen(&other, &agreed).is_some(), "of the same name, and something else");
+    }
 }

@@ -1,15 +1,11 @@
 //! Carrying out a plan: asking first, showing how it goes, and telling how it ended.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::{self, BufRead, BufReader, IsTerminal, Read, Write},
-    path::Path,
-};
+use std::io::{self, BufRead, IsTerminal, Write};
 
-use ichor_engine::{Cancel, Haste, Journal, Past, RunReport, journal::Sink};
+use ichor_engine::{Cancel, Haste, Journal, RunReport};
 use ichor_model::{Code, Desired, Finding, Observed};
 use ichor_ops::{
-    Halt, System,
+    Halt, HaltKind, System,
     converge::{Ended, Goal, converge},
 };
 use ichor_plan::ClusterPlan;
@@ -18,6 +14,7 @@ use super::live::Stage;
 use crate::{
     exit::Exit,
     failure::Failure,
+    journal,
     operating_system::OperatingSystem,
     render::{
         progress::{Clock, Form, Progress},
@@ -26,9 +23,6 @@ use crate::{
     },
     terminal::Terminal,
 };
-
-/// Most bytes of an old journal that are looked through for what was in flight.
-const MAX_JOURNAL: u64 = 64 * 1024 * 1024;
 
 /// How a verb that changes the world was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -79,8 +73,8 @@ pub fn not_confirmed(what: &str) -> Finding {
 /// How a run ended.
 #[derive(Debug)]
 pub struct Ending {
-    /// What was seen at its end, if anything was done.
-    pub observed: Option<Observed>,
+    /// What was last seen.
+    pub observed: Observed,
     report: Option<RunReport>,
     done: bool,
 }
@@ -89,9 +83,9 @@ impl Ending {
     /// Returns how the program ends.
     pub fn exit(&self) -> Exit {
         match &self.report {
-            Some(report) if !report.is_complete() => run_report::exit(report),
-            _ if self.done => Exit::Done,
-            _ => Exit::PartWay,
+            Some(report) => run_report::exit(report, self.done),
+            None if self.done => Exit::Done,
+            None => Exit::PartWay,
         }
     }
 }
@@ -105,12 +99,12 @@ pub fn carry_out(
     terminal: &Terminal,
 ) -> Result<Ending, Halt> {
     if plan.is_empty() {
-        return Ok(Ending { observed: Some(stage.observed.clone()), report: None, done: true });
+        return Ok(Ending { observed: stage.observed.clone(), report: None, done: true });
     }
     let path = stage.store.file("journal.jsonl");
-    let past = read_past(&path);
+    let past = journal::read_past(&path);
     let clock = Clock::real();
-    let journal = open_journal(&path, &past).map_err(|error| Halt::unwritable(&path, &error))?;
+    let journal = journal::open(&path, &past).map_err(|error| Halt::unwritable(&path, &error))?;
     let run = OperatingSystem.now().to_string();
     let journal = Journal::new(run, Box::new(journal));
     let form = if asked.json { Form::Json } else { Form::People };
@@ -120,10 +114,11 @@ pub fn carry_out(
         let run =
             converge(stage.live, goal, stage.observed.clone(), &journal, past, progress.sink(), &cancel);
         tokio::pin!(run);
+        let mut stop = Stop::listen();
         loop {
             tokio::select! {
                 ended = &mut run => break ended,
-                _ = tokio::signal::ctrl_c() => {
+                () = stop.asked() => {
                     cancel.ask();
                     progress.say(match cancel.haste() {
                         Haste::Now => "stopping now; the next run looks at what was in flight",
@@ -133,7 +128,7 @@ pub fn carry_out(
             }
         }
     })?;
-    let Ended { observed, report, done, .. } = ended;
+    let Ended { observed, report, done, findings } = ended;
     if let Some(report) = &report {
         let lasted = progress.lasted();
         let finish = Finish {
@@ -141,6 +136,7 @@ pub fn carry_out(
             cluster: stage.site.name(),
             plan,
             report,
+            done,
             took: clock.now(),
             lasted: &lasted,
             again: &format!("ichor {}", asked.verb),
@@ -154,7 +150,11 @@ pub fn carry_out(
             terminal.tell(run_report::text(finish).trim_end());
         }
     }
-    Ok(Ending { observed: done.then_some(observed), report, done })
+    if findings.has_errors() {
+        // Much was done before they were met, and the report says what.
+        return Err(Halt { kind: HaltKind::PartWay, findings });
+    }
+    Ok(Ending { observed, report, done })
 }
 
 /// Shows a cluster as it is.
@@ -164,27 +164,31 @@ pub fn show_status(desired: &Desired, observed: &Observed, terminal: &Terminal) 
     let _ = terminal.show(&shown);
 }
 
-/// Reads what earlier runs left in flight. A journal that cannot be read costs speed, and nothing else.
-fn read_past(path: &Path) -> Past {
-    let Ok(file) = File::open(path) else { return Past::default() };
-    Past::read(BufReader::new(file.take(MAX_JOURNAL))).unwrap_or_default()
-}
-
-/// Opens the journal: behind what an interrupted run wrote, or anew when everything is known.
-fn open_journal(path: &Path, past: &Past) -> io::Result<JournalFile> {
-    let unfinished = past.in_flight().next().is_some();
-    let mut options = OpenOptions::new();
-    options.create(true).write(true).append(unfinished).truncate(!unfinished);
+/// Asks to end: Ctrl-C, and what a service or CI sends before it kills.
+struct Stop {
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(JournalFile)
+    terminate: Option<tokio::signal::unix::Signal>,
 }
 
-struct JournalFile(File);
+impl Stop {
+    /// Must be called within a runtime.
+    fn listen() -> Self {
+        Self {
+            #[cfg(unix)]
+            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok(),
+        }
+    }
 
-impl Sink for JournalFile {
-    fn append(&mut self, line: &str) -> io::Result<()> {
-        self.0.write_all(format!("{line}\n").as_bytes())?;
-        self.0.sync_data()
+    /// Waits until the run is asked to end.
+    async fn asked(&mut self) {
+        #[cfg(unix)]
+        if let Some(terminate) = &mut self.terminate {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+        let _ = tokio::signal::ctrl_c().await;
     }
 }

@@ -7,12 +7,12 @@ use ichor_model::{Code, Desired, Finding, Findings};
 use ichor_ops::{
     Halt,
     access::{self, Server, TalosAccess},
-    converge::{Goal, look},
+    converge::{Goal, strangers},
     halt::only,
     saved_plan::{self, SavedPlan},
     whole,
 };
-use ichor_plan::{ClusterPlan, has_network, preflight};
+use ichor_plan::{ClusterPlan, preflight};
 
 use super::{
     live::{self, Intent, Stage},
@@ -62,6 +62,12 @@ fn act(
     terminal: &Terminal,
 ) -> Result<(Exit, Findings), Halt> {
     let desired = stage.site.desired;
+    if let Goal::Up { only, .. } = goal {
+        let unknown = strangers(desired, only);
+        if unknown.has_errors() {
+            return Err(Halt::invalid(unknown));
+        }
+    }
     let found = preflight(desired, &stage.observed);
     if found.has_errors() {
         return Err(Halt::preflight(found));
@@ -70,14 +76,12 @@ fn act(
     if let Some(saved) = saved {
         same(desired, &plan, saved)?;
     }
-    let mut findings = found;
-    findings.extend(notes(desired));
     if !plan.is_empty() && !asked.json {
         terminal.tell(&steps::text(Steps { desired, plan: &plan, idle: steps::CONVERGED }, terminal.width()));
     }
     if asked.dry_run {
         let exit = if plan.is_empty() { Exit::Done } else { Exit::ChangesPending };
-        return Ok((exit, findings));
+        return Ok((exit, found));
     }
     if !plan.is_empty() && saved.is_none() && !asked.confirmed("Make it so?", "yes") {
         return Err(Halt::refused(only(run::not_confirmed("nothing was changed"))));
@@ -87,20 +91,16 @@ fn act(
     if exit == Exit::Done {
         finish(stage, &ending, asked, terminal)?;
     }
-    Ok((exit, findings))
+    Ok((exit, found))
 }
 
 /// Gives access to the cluster, and shows it.
 fn finish(stage: &Stage<'_>, ending: &Ending, asked: &Asked, terminal: &Terminal) -> Result<(), Halt> {
-    let observed = match &ending.observed {
-        Some(observed) => observed.clone(),
-        None => stage.runtime.block_on(look(stage.live))?,
-    };
     let kubeconfig = stage.bundle.map(|bundle| write_access(stage, bundle)).transpose()?.flatten();
     if asked.json {
         return Ok(());
     }
-    run::show_status(&stage.live.with_leases(), &observed, terminal);
+    run::show_status(&stage.live.with_leases(), &ending.observed, terminal);
     if let Some(path) = kubeconfig {
         terminal.tell(&format!("{}: kubectl reads {}", text::hint("access"), path.display()));
     }
@@ -137,17 +137,6 @@ fn write_access(
 fn write(made: &access::Made, path: &Path) -> Result<(), Halt> {
     whole::replace(&OperatingSystem, path, made.text.expose().as_bytes())
         .map_err(|error| Halt::unwritable(path, &error))
-}
-
-fn notes(desired: &Desired) -> Findings {
-    if has_network(desired) {
-        return Findings::new();
-    }
-    let choice = desired.addons.get("cni").and_then(|cni| cni.choice.clone()).unwrap_or_default();
-    let finding = Finding::warning(Code::NO_NETWORK_YET, None, format!("nodes wait for `{choice}`"))
-        .because("Talos does not bring it, and this ichor does not install add-ons yet")
-        .remedy("install it; the nodes are Ready once it runs");
-    only(finding)
 }
 
 fn read_plan(path: &Path) -> Result<SavedPlan, Failure> {

@@ -24,6 +24,8 @@ pub struct Finish<'a> {
     pub plan: &'a ClusterPlan,
     /// What came of it.
     pub report: &'a RunReport,
+    /// Whether nothing is left to do, as far as was seen after all steps.
+    pub done: bool,
     /// How long it took.
     pub took: Duration,
     /// How long each line of the progress took, if somebody looked.
@@ -34,10 +36,10 @@ pub struct Finish<'a> {
     pub then: &'a str,
 }
 
-/// Says how the program ends after a run.
-pub fn exit(report: &RunReport) -> Exit {
+/// Says how the program ends after a run that left nothing to do, or something.
+pub fn exit(report: &RunReport, done: bool) -> Exit {
     let any = |wanted: fn(&Outcome) -> bool| report.steps(wanted).next().is_some();
-    if report.is_complete() {
+    if report.is_complete() && done {
         Exit::Done
     } else if report.stopped {
         Exit::Interrupted
@@ -52,7 +54,11 @@ pub fn exit(report: &RunReport) -> Exit {
 
 /// Returns the end of a run as people see it.
 pub fn text(finish: Finish<'_>) -> String {
-    if finish.report.is_complete() { success(finish) } else { failure(finish) }
+    if is_success(finish) { success(finish) } else { failure(finish) }
+}
+
+fn is_success(finish: Finish<'_>) -> bool {
+    exit(finish.report, finish.done) == Exit::Done
 }
 
 fn success(finish: Finish<'_>) -> String {
@@ -80,8 +86,9 @@ fn skipped(report: &RunReport) -> usize {
 
 fn failure(finish: Finish<'_>) -> String {
     let Finish { verb, cluster, report, took, again, .. } = finish;
-    let how = match exit(report) {
+    let how = match exit(report, finish.done) {
         Exit::Interrupted => "was stopped",
+        Exit::PartWay if report.is_complete() => "has done all its steps, and is not known to be finished,",
         Exit::Refused => "was refused",
         Exit::PartWay => "stopped part-way",
         _ => "failed",
@@ -178,7 +185,7 @@ fn count(report: &RunReport, wanted: impl Fn(&Outcome) -> bool) -> usize {
 /// Returns the end of a run for programs.
 pub fn document(finish: Finish<'_>) -> Value {
     let report = finish.report;
-    let exit = exit(report);
+    let exit = exit(report, finish.done);
     let steps: Vec<Value> = report
         .outcomes
         .iter()
@@ -195,6 +202,7 @@ pub fn document(finish: Finish<'_>) -> Value {
         "verb": finish.verb,
         "cluster": finish.cluster,
         "complete": report.is_complete(),
+        "finished": finish.done,
         "stopped": report.stopped,
         "exit_code": exit.code(),
         "exit": exit.meaning(),
@@ -207,7 +215,7 @@ pub fn document(finish: Finish<'_>) -> Value {
             "unknown": count(report, |outcome| matches!(outcome, Outcome::Unknown { .. })),
             "not_begun": count(report, |outcome| matches!(outcome, Outcome::Blocked { .. } | Outcome::NotBegun)),
         },
-        "next": if report.is_complete() { finish.then } else { finish.again },
+        "next": if is_success(finish) { finish.then } else { finish.again },
         "steps": steps,
     })
 }
@@ -240,6 +248,7 @@ mod tests {
             cluster: "homelab",
             plan,
             report,
+            done: report.is_complete(),
             took: Duration::from_millis(72_400),
             lasted,
             again: "ichor up",
@@ -313,6 +322,7 @@ mod tests {
           "verb": "up",
           "cluster": "homelab",
           "complete": false,
+          "finished": false,
           "stopped": false,
           "exit_code": 7,
           "exit": "refused as unsafe",
@@ -340,6 +350,16 @@ mod tests {
     }
 
     #[test]
+    fn steps_that_were_all_done_are_not_yet_success() {
+        let (plan, report) = report(&[]);
+        let left = Finish { done: false, ..finish(&plan, &report, &[]) };
+        let shown = shown(left);
+        assert!(shown.starts_with("error: `up` of cluster `homelab` has done all its steps"), "{shown}");
+        assert!(shown.contains("done: 34 of 34 steps") && shown.ends_with("    ichor up\n"), "{shown}");
+        assert_eq!(document(left)["exit_code"], Exit::PartWay.code());
+    }
+
+    #[test]
     fn hundreds_of_failures_stay_readable() {
         let plan = fixture::plan_from_nothing(&fixture::crowd(300));
         let outcomes = plan.steps().iter().map(|step| {
@@ -355,7 +375,7 @@ mod tests {
 
     #[test]
     fn exit_codes_follow_from_what_happened() {
-        let after = |changes: &[(&str, Outcome)]| exit(&report(changes).1);
+        let after = |changes: &[(&str, Outcome)]| exit(&report(changes).1, true);
         assert_eq!(after(&[]), Exit::Done);
         assert_eq!(after(&[("cluster/pool", Outcome::Skipped)]), Exit::Done);
         assert_eq!(after(&[("cluster/pool", failed("x"))]), Exit::PartWay);
@@ -364,11 +384,13 @@ mod tests {
         let mut nothing = RunReport::default();
         nothing.outcomes.insert(StepId::new("a"), failed("x"));
         nothing.outcomes.insert(StepId::new("b"), Outcome::Blocked { by: StepId::new("a") });
-        assert_eq!(exit(&nothing), Exit::Failed);
+        assert_eq!(exit(&nothing, true), Exit::Failed);
         nothing.stopped = true;
-        assert_eq!(exit(&nothing), Exit::Interrupted);
+        assert_eq!(exit(&nothing, true), Exit::Interrupted);
         nothing.outcomes.values_mut().for_each(|outcome| *outcome = Outcome::Done);
-        assert_eq!(exit(&nothing), Exit::Done, "stopped when all was done");
-        assert_eq!(exit(&RunReport::default()), Exit::Done);
+        assert_eq!(exit(&nothing, true), Exit::Done, "stopped when all was done");
+        assert_eq!(exit(&nothing, false), Exit::Interrupted, "nobody has looked whether anything is left");
+        assert_eq!(exit(&RunReport::default(), true), Exit::Done);
+        assert_eq!(exit(&report(&[]).1, false), Exit::PartWay);
     }
 }

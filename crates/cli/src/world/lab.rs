@@ -33,6 +33,7 @@ pub struct LabRun {
     hall: Arc<Hall>,
     file: PathBuf,
     keeper: tokio::task::JoinHandle<()>,
+    runtime: tokio::runtime::Handle,
 }
 
 /// Opens the lab of a cluster: the one that is kept in a file, or one that is made to fit the inventory.
@@ -53,7 +54,8 @@ pub fn open(site: Site<'_>, file: PathBuf, runtime: &Runtime) -> Result<World, H
     })?;
     serve::save(&hall, &file).map_err(|error| Halt::unwritable(&file, &error))?;
     let keeper = runtime.spawn(keep(Arc::clone(&hall), listener, file.clone()));
-    Ok(World { reach, lab: Some(LabRun { hall, file, keeper }), findings: Findings::new() })
+    let lab = LabRun { hall, file, keeper, runtime: runtime.handle().clone() };
+    Ok(World { reach, lab: Some(lab), findings: Findings::new() })
 }
 
 fn rehearsal_of(site: Site<'_>) -> Lab {
@@ -77,8 +79,12 @@ impl LabRun {
     /// Keeps the lab as it is at the end of a run.
     pub fn close(self) -> Result<(), Halt> {
         self.keeper.abort();
+        // It was stopped, which is what waiting for it says.
+        let _ = self.runtime.block_on(self.keeper);
+        let saved = serve::save(&self.hall, &self.file);
+        // Whoever finds no socket becomes the next master, and must find the last state.
         let _ = std::fs::remove_file(control::socket_of(&self.file));
-        serve::save(&self.hall, &self.file).map_err(|error| Halt::unwritable(&self.file, &error))
+        saved.map_err(|error| Halt::unwritable(&self.file, &error))
     }
 }
 

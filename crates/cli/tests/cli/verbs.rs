@@ -103,6 +103,57 @@ fn a_cluster_is_rehearsed_from_nothing_to_ready_and_back() {
 }
 
 #[test]
+fn one_machine_is_made_alone_and_one_that_is_not_there_is_told() {
+    let lab = Lab::new(&[("cluster.yaml", &whole("a"))]);
+    let one = lab.run(&["--lab", "up", "--dry-run", "--only", "cp-2"]);
+    assert_eq!(one.code, 2, "{}", one.stderr);
+    assert!(one.stderr.contains("cp-2") && !one.stderr.contains("cp-1"), "{}", one.stderr);
+    assert!(!one.stderr.contains("bootstrap"), "{}", one.stderr);
+    let nobody = lab.run(&["--lab", "up", "--dry-run", "--only", "cp2"]);
+    assert_eq!(nobody.code, 3, "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("did you mean `cp-2`?"), "{}", nobody.stderr);
+}
+
+#[test]
+fn a_network_that_is_still_to_come_is_told_once() {
+    let lab = Lab::new(&[("cluster.yaml", &format!("{}addons: {{cni: cilium}}\n", whole("a")))]);
+    let told = lab.run(&["--lab", "up", "--dry-run"]);
+    assert_eq!(told.code, 2, "{}", told.stderr);
+    assert_eq!(told.stderr.matches("warning[ICH-3117]").count(), 1, "{}", told.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn whoever_is_told_to_end_finishes_what_is_in_flight_and_reports() {
+    use std::{
+        io::{BufRead, BufReader, Read},
+        process::Command,
+    };
+
+    let lab = Lab::new(&[("cluster.yaml", &whole("a"))]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ichor"))
+        .current_dir(lab.path(""))
+        .env("HOME", lab.home())
+        .args(["--lab", "up", "--yes", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs");
+    let mut said = BufReader::new(child.stdout.take().expect("stdout"));
+    let began = said.by_ref().lines().map_while(Result::ok).any(|line| line.contains("machine/cp-1/create"));
+    assert!(began, "it ended before it began");
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    assert!(killed.success());
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("events");
+    assert_eq!(child.wait().expect("an end").code(), Some(130), "{rest}");
+    let report: Value = serde_json::from_str(rest.lines().last().expect("a report")).expect("JSON");
+    assert_eq!((&report["event"], &report["stopped"]), (&json!("report"), &json!(true)));
+    assert_eq!(report["counts"]["unknown"], 0, "what was in flight is finished: {report}");
+    assert_ne!(report["counts"]["not_begun"], 0);
+}
+
+#[test]
 fn observations_are_read_or_refused_with_a_reason() {
     let seen = |name: &str| json!({ "name": name, "cpu": 32, "memory": "128GiB" });
     let hosts = ["pve1", "pve2", "pve3"].map(seen);

@@ -362,6 +362,8 @@ catalogue! {
         "Nothing that an authority signed is accepted once it has ended, and a cluster whose authorities have ended cannot be reached any more. Authorities of Talos last ten years. Rotate them while they are valid: `talosctl rotate-ca` does it for the Talos API and for Kubernetes.";
     2124 BUSY "another run is at work here":
         "Two runs that write to one directory could undo each other's work, so the second one stops before it writes anything. Run the same command again once the first one has ended.";
+    2125 NO_SUCH_MACHINE "there is no such machine":
+        "`--only` takes the names of machines, as `ichor plan` shows them. A name of a group stands for none of its members.";
     2130 SEALED "an encrypted file cannot be opened":
         "The file is encrypted to others, it was changed by somebody without the key, or it uses something of SOPS that is not there. Nothing of such a file is used or shown. Keys are looked for where sops looks: `SOPS_AGE_KEY`, `SOPS_AGE_KEY_FILE`, `sops/age/keys.txt` in your configuration directory, `SOPS_AGE_SSH_PRIVATE_KEY_FILE` and `~/.ssh/id_ed25519`.";
     2131 RECIPIENTS "secrets cannot be encrypted as asked":

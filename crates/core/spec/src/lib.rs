@@ -19,3 +19,4 @@ pub mod yaml;
 pub use inventory::Inventory;
 pub use load::{Layers, Sources, load};
 pub use schema::json_schema;
+pub use suggest::nearest;

@@ -1,9 +1,13 @@
 //! Worlds in which a run cannot succeed: what it says, what it leaves alone, and that it goes on once the cause is
 //! mended.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use ichor_engine::{Cancel, EventSink, Journal, Outcome, Past};
+use ichor_engine::{Cancel, Event, EventSink, Journal, Outcome, Past};
 use ichor_lab::{Hall, Inside, Target, proxy::Routes};
 use ichor_machineconfig::compose::{Materials, needs};
 use ichor_model::{Desired, Findings, Observed, VmId};
@@ -121,6 +125,16 @@ impl Rehearsal {
     }
 
     async fn run_to(&self, reach: Reach, desired: &Desired, goal: Goal) -> Result<Ended, Halt> {
+        self.run_told(reach, desired, goal, Arc::new(())).await
+    }
+
+    async fn run_told(
+        &self,
+        reach: Reach,
+        desired: &Desired,
+        goal: Goal,
+        events: Arc<dyn EventSink>,
+    ) -> Result<Ended, Halt> {
         let mut sources = Sources::default();
         let found = bundle::of_cluster(&self.memory, site(desired), None, Signer::Talos, &mut sources)?;
         let materials = materials::gather(&self.memory, site(desired), &needs(desired), &mut sources)
@@ -131,7 +145,6 @@ impl Rehearsal {
         let live = Live::new(desired, pve, reach, Some((keys, &found.bundle)), &materials)?;
         let observed = look(&live).await?;
         let journal = Journal::new("test", Box::new(()));
-        let events: Arc<dyn EventSink> = Arc::new(());
         converge(&live, &goal, observed, &journal, Past::default(), &events, &Cancel::default()).await
     }
 
@@ -751,4 +764,67 @@ async fn a_privilege_that_is_lost_during_the_run_is_named() {
     shows("privilege-lost", &world).await;
     world.mend();
     world.recovers().await;
+}
+
+/// Everything is done, and then Proxmox does not show itself.
+#[tokio::test(start_paused = true)]
+async fn what_was_done_is_told_though_the_last_look_fails() {
+    let broken = || Kind::Status { code: 596, reason: String::new(), when: When::Before };
+    // A moment is waited for.
+    let rehearsal = Rehearsal::bad(SMALL);
+    rehearsal.fault(Server::Pve, "GET /cluster/resources", 3, broken());
+    let ended = rehearsal.attempt().await;
+    assert!(ended.as_ref().is_ok_and(|ended| ended.done), "{}", told(&ended));
+    // A long time is not; what was done is told all the same.
+    let rehearsal = Rehearsal::bad(SMALL);
+    for occurrence in 3..40 {
+        rehearsal.fault(Server::Pve, "GET /cluster/resources", occurrence, broken());
+    }
+    let ended = rehearsal.attempt().await.expect("no halt: much was done");
+    assert!(!ended.done && ended.report.is_some_and(|report| report.is_complete()));
+    let said = findings(&ended.findings);
+    assert!(
+        ended.findings.has_errors() && said.contains("596") && said.contains("every step was done"),
+        "{said}"
+    );
+    assert!(!said.contains("may do"), "the token is not to blame: {said}");
+    rehearsal.mend();
+    rehearsal.recovers().await;
+}
+
+/// Puts a VM back when the first step has ended.
+#[derive(Debug)]
+struct Returns {
+    hall: Arc<Inside>,
+    vm: Mutex<Option<(VmId, ichor_sim::pve::qemu::Vm)>>,
+}
+
+impl EventSink for Returns {
+    fn emit(&self, event: Event) {
+        let vm = matches!(event, Event::Ended { .. }).then(|| self.vm.lock().expect("lock").take()).flatten();
+        if let Some((vmid, vm)) = vm {
+            self.hall.hall().visit(|lab| lab.pve.vms.insert(vmid, vm));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_in_the_plan_is_not_deleted_after_it() {
+    let rehearsal = Rehearsal::bad(SMALL);
+    assert!(rehearsal.attempt().await.is_ok_and(|ended| ended.done));
+    // Nobody sees the worker when the plan is made; it comes back as if from a backup.
+    let vmid = rehearsal.vmid("worker-1");
+    let vm = rehearsal.change(|lab| lab.pve.vms.remove(&vmid)).expect("a VM");
+    let events = Returns { hall: Arc::clone(&rehearsal.inside), vm: Mutex::new(Some((vmid, vm))) };
+    let gone = Goal::Gone(ichor_plan::Extent::Machines);
+    let reach = rehearsal.reach();
+    let ended = rehearsal.run_told(reach, &rehearsal.desired, gone.clone(), Arc::new(events)).await;
+    let ended = ended.expect("no halt: something was done");
+    let said = findings(&ended.findings);
+    assert!(!ended.done && said.contains(&format!("vm/{vmid}/delete")), "{said}");
+    rehearsal.inside.hall().look(|lab| assert!(lab.pve.vms.contains_key(&vmid)));
+    // Whoever runs it again sees it in the plan.
+    let again = rehearsal.run_to(rehearsal.reach(), &rehearsal.desired, gone).await;
+    assert!(again.as_ref().is_ok_and(|ended| ended.done), "{}", told(&again));
+    rehearsal.inside.hall().look(|lab| assert!(!lab.pve.vms.contains_key(&vmid)));
 }
