@@ -60,7 +60,7 @@ impl World {
 }
 
 /// How secrets are written in a world: those of a lab open nothing, and need no encryption.
-pub const fn keeping_in(place: Place<'_>) -> Keeping {
+const fn keeping_in(place: Place<'_>) -> Keeping {
     match place {
         Place::Real => Keeping::Encrypted,
         Place::Lab | Place::LabIn(_) => Keeping::Plain,
@@ -77,6 +77,12 @@ pub fn desired_in(place: Place<'_>, desired: &Desired) -> Desired {
         desired.recipients.clear();
     }
     desired
+}
+
+/// Does something for a cluster as it is in its world.
+pub fn with_site_in<T>(place: Place<'_>, site: Site<'_>, act: impl FnOnce(Site<'_>) -> T) -> T {
+    let desired = desired_in(place, site.desired);
+    act(Site { desired: &desired, keeping: keeping_in(place), ..site })
 }
 
 fn lab_file(site: Site<'_>) -> PathBuf {

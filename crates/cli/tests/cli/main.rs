@@ -5,6 +5,7 @@ mod canary;
 mod discovery;
 mod findings;
 mod hostile;
+mod keeping;
 mod lab_events;
 mod rendering;
 mod sealed;

@@ -1,0 +1,66 @@
+//! When a cluster's secrets are made, when they are not, and what is done without them.
+
+use std::fs;
+
+use super::{Lab, Outcome, whole};
+
+const SECRETS: &str = ".ichor/lab/a/secrets.yaml";
+
+/// A rehearsal of a cluster that is there and Ready.
+fn rehearsed() -> Lab {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
+    let up = lab.run(&["--lab", "up", "--yes"]);
+    assert_eq!(up.code, 0, "{}", up.stderr);
+    lab
+}
+
+fn event(lab: &Lab, words: &[&str]) {
+    let state = ["lab", "event", "--state", ".ichor/lab/a/lab.json"];
+    let happened = lab.run(&[&state, words].concat());
+    assert_eq!(happened.code, 0, "{}", happened.stderr);
+}
+
+fn stops(outcome: &Outcome, code: i32, saying: &[&str]) {
+    assert_eq!(outcome.code, code, "{}", outcome.stderr);
+    for words in saying {
+        assert!(outcome.stderr.contains(words), "{words} is not in\n{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn no_secrets_are_made_while_machines_of_the_cluster_know_others() {
+    let lab = rehearsed();
+    fs::rename(lab.path(SECRETS), lab.path("kept.yaml")).expect("moved");
+    let up = lab.run(&["--lab", "up", "--yes"]);
+    stops(&up, 4, &["ICH-2135", "VM 2000 (`cp-1`)", "VM 2002 (`cp-3`)", "ichor secrets import FILE"]);
+    assert!(!lab.path(SECRETS).exists(), "others were made");
+    let plan = lab.run(&["--lab", "plan"]);
+    assert!(plan.stderr.contains("ICH-2135"), "{}", plan.stderr);
+    // As the remedy says, and in the lab.
+    let imported = lab.run(&["--lab", "secrets", "import", "kept.yaml"]);
+    assert_eq!(imported.code, 0, "{}", imported.stderr);
+    assert_eq!(fs::read(lab.path(SECRETS)).expect("secrets"), fs::read(lab.path("kept.yaml")).expect("kept"));
+    assert!(!lab.path(".ichor/a").exists(), "the store of the real cluster was written to");
+    let up = lab.run(&["--lab", "up", "--yes"]);
+    assert_eq!(up.code, 0, "{}", up.stderr);
+}
+
+#[test]
+fn no_secrets_are_made_for_a_cluster_that_cannot_be_made() {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a").replace("vmid:", "host: pve2, vmid:"))]);
+    assert_eq!(lab.run(&["--lab", "plan"]).code, 2);
+    event(&lab, &["host-down", "pve2"]);
+    stops(&lab.run(&["--lab", "up", "--yes"]), 4, &["cannot be made on host `pve2`"]);
+    assert!(!lab.path(SECRETS).exists(), "a run that changes nothing made secrets");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_run_is_kept_out_before_it_decides_anything() {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a")), (SECRETS, "half of what the first run wri")]);
+    let held = fs::File::open(lab.path(".ichor/lab/a")).expect("a directory");
+    held.try_lock().expect("nobody else has it");
+    for verb in ["up", "destroy"] {
+        stops(&lab.run(&["--lab", verb, "--yes"]), 5, &["ICH-2124"]);
+    }
+}
