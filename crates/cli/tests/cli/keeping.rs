@@ -64,3 +64,23 @@ fn a_second_run_is_kept_out_before_it_decides_anything() {
         stops(&lab.run(&["--lab", verb, "--yes"]), 5, &["ICH-2124"]);
     }
 }
+
+#[test]
+fn an_inventory_of_the_same_name_deletes_nothing_without_its_secrets() {
+    let lab = rehearsed();
+    let state = lab.path(".ichor/lab/a/lab.json").display().to_string();
+    let one = whole("a").replace("count: 3", "count: 1").replace("address: +10", "address: +77");
+    lab.write("elsewhere/ichor.yaml", one);
+    let destroy = |words: &[&str]| {
+        let all = ["--lab", "--lab-state", &state, "-f", "elsewhere/ichor.yaml", "destroy"];
+        lab.run(&[&all, words].concat())
+    };
+    let shown = destroy(&["--dry-run"]);
+    stops(&shown, 2, &["ICH-2135", "another inventory of that name", "may be members too"]);
+    stops(&destroy(&["--yes"]), 7, &["ICH-2135", "--without-secrets"]);
+    let there = lab.run(&["--lab", "plan"]);
+    assert_eq!(there.code, 0, "something was deleted: {}", there.stdout);
+    let gone = destroy(&["--yes", "--without-secrets"]);
+    assert_eq!(gone.code, 0, "{}", gone.stderr);
+    assert_eq!(destroy(&["--yes"]).code, 0, "there is nothing left to refuse");
+}
