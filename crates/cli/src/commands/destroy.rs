@@ -2,7 +2,7 @@
 
 use ichor_model::{Code, Desired, Finding, Findings, Severity};
 use ichor_ops::{Halt, converge::Goal, halt::only};
-use ichor_plan::{Action, ClusterPlan, Extent};
+use ichor_plan::{Action, ClusterPlan, Extent, protected_by_others};
 use serde_json::{Value, json};
 
 use super::{
@@ -53,14 +53,16 @@ fn act(
     terminal: &Terminal,
 ) -> Result<(Ended, Findings), Halt> {
     let desired = stage.site.desired;
-    if desired.cluster.protect && !asked.dry_run && stage.lab.is_none() {
+    if desired.cluster.protect && !asked.dry_run {
         return Err(Halt::refused(only(protected(desired))));
     }
     let goal = Goal::Gone(extent);
     let plan = goal.plan(stage.live, &stage.observed);
     let unproven = if without_secrets { None } else { unproven(stage, &plan) };
-    if let Some(finding) = unproven.as_ref().filter(|_| !asked.dry_run) {
-        return Err(Halt::refused(only(finding.clone())));
+    let against = unproven.into_iter().chain(protected_by_others(desired, &stage.observed, &plan));
+    let against: Findings = against.collect();
+    if against.has_errors() && !asked.dry_run {
+        return Err(Halt::refused(against));
     }
     let remains = stage.runtime.block_on(stage.live.see_remains(stage.survey, &stage.observed));
     let kept = stage.store.kept(&OperatingSystem);
@@ -75,8 +77,8 @@ fn act(
     } else {
         terminal.tell(&steps::text(shown, terminal.width()));
     }
-    let told = unproven.map(|finding| Finding { severity: Severity::Warning, ..finding });
-    let findings = told.into_iter().chain([stays.finding()]).collect();
+    let told = against.iter().map(|finding| Finding { severity: Severity::Warning, ..finding.clone() });
+    let findings = told.chain([stays.finding()]).collect();
     if asked.dry_run {
         let exit = if plan.is_empty() { Exit::Done } else { Exit::ChangesPending };
         let mut document = steps::document(shown);

@@ -401,7 +401,7 @@ catalogue! {
     3113 WORLD_CHANGED "the world has changed since the plan was made":
         "A saved plan is carried out only if planning again gives the same steps. Nothing was changed. Make a new plan and look at it.";
     3114 PROTECTED "the cluster is protected":
-        "`cluster.protect: true` refuses `destroy`. Lift it in the inventory first, if you are sure.";
+        "`cluster.protect: true` refuses `destroy`; lift it in the inventory first, if you are sure. A VM that somebody has protected in Proxmox, though the inventory does not ask for it, is refused too: lift that on its host with `qm set VMID --protection 0`.";
     3115 NO_HOSTS "no host could be chosen":
         "The inventory names no hosts, and the Proxmox that was asked shows none that answers to this token.";
     3116 LEFT_ALONE "something was left alone":
