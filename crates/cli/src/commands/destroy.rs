@@ -1,6 +1,6 @@
 //! `ichor destroy`: exactly what is ours goes, and what stays is told before and after.
 
-use ichor_model::{Code, Desired, Finding, Findings, Severity};
+use ichor_model::{Code, Desired, Finding, Findings};
 use ichor_ops::{Halt, converge::Goal, halt::only};
 use ichor_plan::{Action, ClusterPlan, Extent, protected_by_others};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub fn run(args: &Destroy, global: &Global, terminal: &Terminal) -> Result<Exit,
     let asked = Asked { verb: "destroy", yes: args.yes, dry_run: args.dry_run, json: args.json };
     asked.check(terminal)?;
     let extent = if args.all { Extent::Everything } else { Extent::Machines };
-    let intent = if args.dry_run { Intent::Look } else { Intent::Change };
+    let intent = Intent::Remove { dry_run: args.dry_run };
     let done = live::with(global, terminal, intent, |stage| {
         act(&stage, extent, args.without_secrets, &asked, terminal)
     })?;
@@ -77,8 +77,8 @@ fn act(
     } else {
         terminal.tell(&steps::text(shown, terminal.width()));
     }
-    let told = against.iter().map(|finding| Finding { severity: Severity::Warning, ..finding.clone() });
-    let findings = told.chain([stays.finding()]).collect();
+    let mut findings = live::as_warnings(&against);
+    findings.push(stays.finding());
     if asked.dry_run {
         let exit = if plan.is_empty() { Exit::Done } else { Exit::ChangesPending };
         let mut document = steps::document(shown);

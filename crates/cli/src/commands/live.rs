@@ -17,7 +17,7 @@ use ichor_machineconfig::{
 use ichor_model::{Finding, Findings, Observed, Severity};
 use ichor_ops::{
     Halt, Site,
-    bundle::{self, Signer},
+    bundle::{self, Found, Signer},
     converge::first_look,
     halt::only,
     live::{Keys, Live, proxmox},
@@ -46,10 +46,20 @@ use crate::{
 pub enum Intent {
     /// To look.
     Look,
-    /// To change it; nobody else may meanwhile.
-    Change,
+    /// To remove it, or to see what that would do. Its secrets are of use for that, and nobody has to have them.
+    Remove {
+        /// Whether nothing is changed.
+        dry_run: bool,
+    },
     /// To make it: its secrets too, if there are none.
     Make,
+}
+
+impl Intent {
+    /// Whether something is changed; nobody else may meanwhile.
+    const fn changes(self) -> bool {
+        matches!(self, Self::Make | Self::Remove { dry_run: false })
+    }
 }
 
 /// A cluster that was looked at.
@@ -133,11 +143,16 @@ fn make_key(site: Site<'_>, intent: Intent) -> Option<Making> {
 /// Keeps other runs of the cluster out, unless this one only looks.
 fn hold(site: Site<'_>, intent: Intent) -> Result<Option<Lock>, Halt> {
     let store = store_of(site)?;
-    (intent != Intent::Look).then(|| store.hold(&OperatingSystem)).transpose()
+    intent.changes().then(|| store.hold(&OperatingSystem)).transpose()
 }
 
 fn store_of(site: Site<'_>) -> Result<Store, Halt> {
     Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))
+}
+
+/// What stops others is told to those who go on.
+pub fn as_warnings(findings: &Findings) -> Findings {
+    findings.iter().map(|finding| Finding { severity: Severity::Warning, ..finding.clone() }).collect()
 }
 
 struct Scene<'w> {
@@ -167,18 +182,13 @@ impl Scene<'_> {
         let materials =
             gather(system, self.site, &needs(self.site.desired), sources).map_err(Halt::invalid)?;
         let mut findings = self.make_secrets(&store, &materials, making)?;
-        let found = store
-            .has_bundle(system)
-            .then(|| bundle::of_cluster(system, self.site, None, Signer::Talos, sources))
-            .transpose()?;
+        let found = self.read_secrets(&store, sources, &mut findings)?;
         let keys = found.as_ref().map(|found| Keys::new(system, &found.bundle)).transpose()?;
         let bundle = found.as_ref().map(|found| &found.bundle);
         let live = self.live(keys.zip(bundle), &materials)?;
         let observed = self.runtime.block_on(live.observe(self.survey));
         if bundle.is_none() && self.intent == Intent::Look {
-            let lost = secrets::lost(&store, &observed);
-            findings
-                .extend(lost.map(|it| Finding { severity: Severity::Warning, ..it }).into_iter().collect());
+            findings.extend(as_warnings(&secrets::lost(&store, &observed).into_iter().collect()));
         }
         let lab = self.world.lab.as_ref().map(|lab| lab.file().as_path());
         let stage = Stage {
@@ -204,6 +214,26 @@ impl Scene<'_> {
                 halt.findings.extend(findings);
                 Err(halt)
             }
+        }
+    }
+
+    /// Reads the cluster's secrets, if it has some. Whoever removes it goes on without those that cannot be read.
+    fn read_secrets(
+        &self,
+        store: &Store,
+        sources: &mut Sources,
+        findings: &mut Findings,
+    ) -> Result<Option<Found>, Halt> {
+        if !store.has_bundle(&OperatingSystem) {
+            return Ok(None);
+        }
+        match bundle::of_cluster(&OperatingSystem, self.site, None, Signer::Talos, sources) {
+            Ok(found) => Ok(Some(found)),
+            Err(halt) if matches!(self.intent, Intent::Remove { .. }) => {
+                findings.extend(as_warnings(&halt.findings));
+                Ok(None)
+            }
+            Err(halt) => Err(halt),
         }
     }
 

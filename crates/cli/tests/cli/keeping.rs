@@ -84,3 +84,17 @@ fn an_inventory_of_the_same_name_deletes_nothing_without_its_secrets() {
     assert_eq!(gone.code, 0, "{}", gone.stderr);
     assert_eq!(destroy(&["--yes"]).code, 0, "there is nothing left to refuse");
 }
+
+#[test]
+fn secrets_that_cannot_be_read_do_not_keep_a_cluster_alive() {
+    let lab = rehearsed();
+    let whole = fs::read_to_string(lab.path(SECRETS)).expect("secrets");
+    for broken in ["", &whole[..whole.len() / 2]] {
+        lab.write(SECRETS, broken);
+        let shown = lab.run(&["--lab", "destroy", "--dry-run"]);
+        stops(&shown, 2, &["warning[ICH-2103]", "delete VM 2000"]);
+        stops(&lab.run(&["--lab", "up", "--yes"]), 3, &["error[ICH-2103]"]);
+    }
+    let gone = lab.run(&["--lab", "destroy", "--yes"]);
+    stops(&gone, 0, &["warning[ICH-2103]", "the cluster's secrets, in .ichor/lab/a/secrets.yaml"]);
+}
