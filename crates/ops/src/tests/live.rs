@@ -123,7 +123,7 @@ async fn a_vm_that_somebody_protects_is_not_deleted() {
     let protect = |value: &str| {
         rehearsal.inside.hall().visit(|lab| {
             let vm = lab.pve.vms.get_mut(&vmid).expect("a VM");
-            vm.config.set("protection", value);
+            vm.config.current.insert("protection".into(), value.into());
         });
     };
     protect("1");
