@@ -60,7 +60,7 @@ impl World {
 }
 
 /// How secrets are written in a world: those of a lab open nothing, and need no encryption.
-const fn keeping_in(place: Place<'_>) -> Keeping {
+pub const fn keeping_in(place: Place<'_>) -> Keeping {
     match place {
         Place::Real => Keeping::Encrypted,
         Place::Lab | Place::LabIn(_) => Keeping::Plain,

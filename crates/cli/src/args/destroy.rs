@@ -21,7 +21,7 @@ pub struct Destroy {
     /// Goes ahead without asking for the cluster's name.
     #[arg(short, long, env = "ICHOR_DESTROY_YES", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub yes: bool,
-    /// Deletes the cluster's templates and images too.
+    /// Deletes the cluster's templates and images too. Other clusters may share the images; they fetch them again.
     #[arg(long, env = "ICHOR_DESTROY_ALL", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub all: bool,
     /// Goes ahead though the cluster's secrets are not here, and only its name says that the VMs are of this inventory.

@@ -1,6 +1,6 @@
 //! When a cluster's secrets are made, when they are not, and what is done without them.
 
-use std::fs;
+use std::{fs, net::TcpListener};
 
 use super::{Lab, Outcome, whole};
 
@@ -30,6 +30,8 @@ fn stops(outcome: &Outcome, code: i32, saying: &[&str]) {
 #[test]
 fn no_secrets_are_made_while_machines_of_the_cluster_know_others() {
     let lab = rehearsed();
+    let given = lab.run(&["--lab", "kubeconfig"]);
+    assert_eq!((given.code, given.stderr.as_str()), (0, ""), "nobody has to encrypt the secrets of a lab");
     fs::rename(lab.path(SECRETS), lab.path("kept.yaml")).expect("moved");
     let up = lab.run(&["--lab", "up", "--yes"]);
     stops(&up, 4, &["ICH-2135", "VM 2000 (`cp-1`)", "VM 2002 (`cp-3`)", "ichor secrets import FILE"]);
@@ -97,4 +99,16 @@ fn secrets_that_cannot_be_read_do_not_keep_a_cluster_alive() {
     }
     let gone = lab.run(&["--lab", "destroy", "--yes"]);
     stops(&gone, 0, &["warning[ICH-2103]", "the cluster's secrets, in .ichor/lab/a/secrets.yaml"]);
+}
+
+#[test]
+fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = mute.local_addr().expect("an address").port();
+    let inventory = whole("a").replace("pve1.lab.example:8006", &format!("127.0.0.1:{port}"));
+    let without_pin = inventory.lines().filter(|line| !line.contains("tls:")).collect::<Vec<_>>().join("\n");
+    let lab = Lab::new(&[("ichor.yaml", &without_pin)]);
+    let secret = "ichor@pve!lab=00000000-0000-0000-0000-000000000000";
+    let plan = Outcome::of(lab.command(&["plan"]).env("ICHOR_PVE_TOKEN", secret));
+    stops(&plan, 4, &["ICH-3101", "does not show who it is"]);
 }

@@ -57,6 +57,11 @@ impl Lab {
         self.root.path().join("home")
     }
 
+    /// The key that opens what is encrypted here.
+    fn key(&self) -> PathBuf {
+        self.home().join(".config/sops/age/keys.txt")
+    }
+
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("parent")).expect("directories");
