@@ -79,6 +79,12 @@ pub fn desired_in(place: Place<'_>, desired: &Desired) -> Desired {
     desired
 }
 
+/// Does something for a cluster as it is in its world.
+pub fn with_site_in<T>(place: Place<'_>, site: Site<'_>, act: impl FnOnce(Site<'_>) -> T) -> T {
+    let desired = desired_in(place, site.desired);
+    act(Site { desired: &desired, keeping: keeping_in(place), ..site })
+}
+
 fn lab_file(site: Site<'_>) -> PathBuf {
     site.path(&site.desired.store).join("lab").join(site.name()).join("lab.json")
 }

@@ -8,6 +8,7 @@
 //!    access to other clusters too.
 
 mod block;
+mod current;
 mod holders;
 mod merge;
 
@@ -25,6 +26,7 @@ use ichor_model::{
 };
 use ipnet::IpNet;
 
+pub use self::current::keep_current;
 use self::holders::would_lose;
 pub use self::merge::{Merged, Merging, default_file, merge, rename};
 use crate::{

@@ -83,7 +83,7 @@ pub fn draw(
     sources: &mut Sources,
 ) -> Result<Drawn, Halt> {
     if let Ok(store) = Store::of(site) {
-        store.sweep(system)?;
+        store.sweep(system, None)?;
     }
     let found = bundle::of_cluster(system, site, request.secrets, Signer::Talos, sources)?;
     let mut findings = found.findings;

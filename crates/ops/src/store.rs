@@ -159,16 +159,17 @@ impl Store {
     /// Keeps a new bundle. One that is there already is never replaced, also not by two runs at once.
     ///
     /// The bundle comes last: until it is there, the cluster has no secrets, and everything else may be
-    /// written again.
+    /// written again. Whoever holds the store already says so.
     pub fn keep(
         &self,
         system: &dyn System,
         bundle: &[u8],
         contract: Option<Minor>,
+        held: Option<&Lock>,
     ) -> Result<Findings, Halt> {
         self.refuse_to_write(system)?;
         let mut findings = self.prepare(system)?;
-        let _lock = self.lock(system)?;
+        let _lock = held.is_none().then(|| self.lock(system)).transpose()?;
         match contract {
             Some(contract) => self.put_record(system, contract)?,
             // One that is left of other secrets would count as that of these.
@@ -236,10 +237,16 @@ impl Store {
         }
     }
 
-    /// Removes what runs that were killed left behind: it may hold secrets.
-    pub fn sweep(&self, system: &dyn System) -> Result<(), Halt> {
-        // A run that is at work sweeps for itself.
-        let Ok(Some(_lock)) = system.lock(&self.directory) else { return Ok(()) };
+    /// Removes what runs that were killed left behind: it may hold secrets. Whoever holds the store already says so.
+    pub fn sweep(&self, system: &dyn System, held: Option<&Lock>) -> Result<(), Halt> {
+        let lock = match held {
+            Some(_) => None,
+            None => system.lock(&self.directory).ok().flatten(),
+        };
+        // Another run that is at work sweeps for itself.
+        if held.is_none() && lock.is_none() {
+            return Ok(());
+        }
         let bundle = self.bundle.file_name().and_then(|name| name.to_str());
         let is_ours =
             |name: &str| [".gitignore", "cluster.json", PLAIN].contains(&name) || Some(name) == bundle;

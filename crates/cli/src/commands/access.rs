@@ -27,7 +27,7 @@ use crate::{
     operating_system::OperatingSystem,
     render::given::Given,
     terminal::Terminal,
-    world::{World, desired_in},
+    world::{World, desired_in, keeping_in},
 };
 
 /// How access was asked for.
@@ -91,7 +91,7 @@ where
     let place = global.world.place();
     let given = session.with_one(|real, sources| {
         let desired = desired_in(place, real.desired);
-        let site = Site { desired: &desired, ..real };
+        let site = Site { desired: &desired, keeping: keeping_in(place), ..real };
         let signer = match asked.kind {
             Kind::Kubeconfig => Signer::Kubernetes,
             Kind::Talosconfig | Kind::Bundle => Signer::Talos,

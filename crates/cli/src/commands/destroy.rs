@@ -2,7 +2,7 @@
 
 use ichor_model::{Code, Desired, Finding, Findings};
 use ichor_ops::{Halt, converge::Goal, halt::only};
-use ichor_plan::{ClusterPlan, Extent};
+use ichor_plan::{Action, ClusterPlan, Extent, protected_by_others};
 use serde_json::{Value, json};
 
 use super::{
@@ -14,6 +14,7 @@ use crate::{
     args::{Destroy, Global, Output},
     exit::Exit,
     failure::Failure,
+    operating_system::OperatingSystem,
     render::{remains::Stays, steps, steps::Steps},
     terminal::Terminal,
 };
@@ -23,8 +24,10 @@ pub fn run(args: &Destroy, global: &Global, terminal: &Terminal) -> Result<Exit,
     let asked = Asked { verb: "destroy", yes: args.yes, dry_run: args.dry_run, json: args.json };
     asked.check(terminal)?;
     let extent = if args.all { Extent::Everything } else { Extent::Machines };
-    let intent = if args.dry_run { Intent::Look } else { Intent::Change };
-    let done = live::with(global, terminal, intent, |stage| act(&stage, extent, &asked, terminal))?;
+    let intent = Intent::Remove { dry_run: args.dry_run };
+    let done = live::with(global, terminal, intent, |stage| {
+        act(&stage, extent, args.without_secrets, &asked, terminal)
+    })?;
     match done {
         Gate::Closed(exit) => Ok(exit),
         // Whoever reads events has read it all.
@@ -45,17 +48,25 @@ type Ended = (Exit, Value);
 fn act(
     stage: &Stage<'_>,
     extent: Extent,
+    without_secrets: bool,
     asked: &Asked,
     terminal: &Terminal,
 ) -> Result<(Ended, Findings), Halt> {
     let desired = stage.site.desired;
-    if desired.cluster.protect && !asked.dry_run && stage.lab.is_none() {
+    if desired.cluster.protect && !asked.dry_run {
         return Err(Halt::refused(only(protected(desired))));
     }
     let goal = Goal::Gone(extent);
     let plan = goal.plan(stage.live, &stage.observed);
+    let unproven = if without_secrets { None } else { unproven(stage, &plan) };
+    let against = unproven.into_iter().chain(protected_by_others(desired, &stage.observed, &plan));
+    let against: Findings = against.collect();
+    if against.has_errors() && !asked.dry_run {
+        return Err(Halt::refused(against));
+    }
     let remains = stage.runtime.block_on(stage.live.see_remains(stage.survey, &stage.observed));
-    let secrets = stage.bundle.map(|_| stage.store.bundle().display().to_string());
+    let kept = stage.store.kept(&OperatingSystem);
+    let secrets = stage.store.has_bundle(&OperatingSystem).then(|| kept.display().to_string());
     let stays =
         Stays { desired, observed: &stage.observed, remains: &remains, extent, secrets: secrets.as_deref() };
     let shown = Steps { desired, plan: &plan, idle: steps::GONE };
@@ -66,7 +77,8 @@ fn act(
     } else {
         terminal.tell(&steps::text(shown, terminal.width()));
     }
-    let findings = only(stays.finding());
+    let mut findings = live::as_warnings(&against);
+    findings.push(stays.finding());
     if asked.dry_run {
         let exit = if plan.is_empty() { Exit::Done } else { Exit::ChangesPending };
         let mut document = steps::document(shown);
@@ -102,6 +114,22 @@ fn confirm(
         return Ok(());
     }
     Err(Halt::refused(only(run::not_confirmed("nothing was deleted"))))
+}
+
+/// Says that nothing but a name makes the VMs those of this inventory. Whoever made them has their secrets; another
+/// inventory may have the same name.
+fn unproven(stage: &Stage<'_>, plan: &ClusterPlan) -> Option<Finding> {
+    let deletes = plan.steps().iter().any(|step| matches!(step.action, Action::DeleteVm { .. }));
+    if !deletes || stage.store.has_bundle(&OperatingSystem) {
+        return None;
+    }
+    let name = stage.site.name();
+    let message = format!("there are VMs of a cluster `{name}`, and its secrets are not here");
+    let remedy = "run it where the cluster's secrets are, or bring them here:\n    ichor secrets import FILE\nif they are gone for good, and these VMs are to go:\n    ichor destroy --without-secrets";
+    let finding = Finding::error(Code::SECRETS_LOST, None, message)
+        .because("they may have been made from another inventory of that name")
+        .because(format!("looked for `{}`", stage.store.bundle().display()));
+    Some(finding.remedy(remedy))
 }
 
 fn protected(desired: &Desired) -> Finding {

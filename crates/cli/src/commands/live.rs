@@ -1,29 +1,33 @@
 //! What verbs over a living cluster share.
 //!
 //! 1. The inventory is read, and its world opened: the Proxmox that it names, or a lab;
-//! 2. Proxmox is looked at, and the inventory resolved in what was seen: machines stay where they are;
-//! 3. the cluster's secrets are read, or made if the verb may;
-//! 4. everything else is looked at, and the verb acts on a [`Stage`].
+//! 2. whoever is going to change something keeps others out, before anything is decided;
+//! 3. Proxmox is looked at, and the inventory resolved in what was seen: machines stay where they are;
+//! 4. the cluster's secrets are read; or made, if the verb may, nothing stands in its way, and no machine exists that
+//!    would know others;
+//! 5. everything else is looked at, and the verb acts on a [`Stage`].
 
 use std::thread;
 
 use ichor_machineconfig::{
-    compose::needs,
+    compose::{Materials, needs},
     pki::{PkiError, RsaKey},
     secrets::Bundle,
 };
-use ichor_model::{Findings, Observed};
+use ichor_model::{Finding, Findings, Observed, Severity};
 use ichor_ops::{
     Halt, Site,
-    bundle::{self, Signer},
+    bundle::{self, Found, Signer},
     converge::first_look,
     halt::only,
-    live::{Keys, Live, Pve, proxmox},
+    live::{Keys, Live, proxmox},
     materials,
     observe::Survey,
     secrets,
     store::Store,
+    system::Lock,
 };
+use ichor_plan::preflight;
 use ichor_spec::Sources;
 use tokio::runtime::Runtime;
 
@@ -34,7 +38,7 @@ use crate::{
     failure::Failure,
     operating_system::OperatingSystem,
     terminal::Terminal,
-    world::{World, desired_in, keeping_in},
+    world::{World, with_site_in},
 };
 
 /// What a verb means to do with a cluster.
@@ -42,10 +46,20 @@ use crate::{
 pub enum Intent {
     /// To look.
     Look,
-    /// To change it; nobody else may meanwhile.
-    Change,
+    /// To remove it, or to see what that would do. Its secrets are of use for that, and nobody has to have them.
+    Remove {
+        /// Whether nothing is changed.
+        dry_run: bool,
+    },
     /// To make it: its secrets too, if there are none.
     Make,
+}
+
+impl Intent {
+    /// Whether something is changed; nobody else may meanwhile.
+    const fn changes(self) -> bool {
+        matches!(self, Self::Make | Self::Remove { dry_run: false })
+    }
 }
 
 /// A cluster that was looked at.
@@ -86,14 +100,15 @@ pub fn with<'t, T>(
         Gate::Closed(exit) => return Ok(Gate::Closed(exit)),
     };
     let opened = offline.with_one(|site, _| {
-        let making = make_key(place, site, intent);
+        let making = with_site_in(place, site, |site| make_key(site, intent));
         let world = World::open(place, site, &runtime, terminal)?;
+        let lock = with_site_in(place, site, |site| hold(site, intent))?;
         let pve = proxmox(&site.desired.proxmox.endpoint, &world.reach)?;
         let survey = runtime.block_on(first_look(&pve, &site.desired.vmids()))?;
         let seen = survey.world(site.desired);
-        Ok(((world, pve, survey, seen, making), Findings::new()))
+        Ok(((world, lock, survey, seen, making), Findings::new()))
     })?;
-    let (world, pve, survey, seen, making) = match opened {
+    let (world, lock, survey, seen, making) = match opened {
         Gate::Open(opened) => opened,
         Gate::Closed(exit) => return Ok(Gate::Closed(exit)),
     };
@@ -103,10 +118,12 @@ pub fn with<'t, T>(
     };
     session.add(world.findings.clone());
     let acted = session.with_one(|site, sources| {
-        let desired = desired_in(place, site.desired);
-        let site = Site { desired: &desired, keeping: keeping_in(place), ..site };
-        let scene = Scene { place, site, runtime: &runtime, world: &world, intent };
-        let done = scene.play(pve, &survey, making, sources, act);
+        let done = with_site_in(place, site, |site| {
+            let lock = lock.as_ref();
+            let scene =
+                Scene { place, site, runtime: &runtime, world: &world, survey: &survey, intent, lock };
+            scene.play(making, sources, act)
+        });
         // A rehearsal is kept however it went.
         world.close().and(done)
     })?;
@@ -117,11 +134,25 @@ pub fn with<'t, T>(
 }
 
 /// Begins to make the one key that takes seconds, if it will be needed.
-fn make_key(place: Place<'_>, site: Site<'_>, intent: Intent) -> Option<Making> {
-    let desired = desired_in(place, site.desired);
-    let store = Store::of(Site { desired: &desired, keeping: keeping_in(place), ..site }).ok()?;
+fn make_key(site: Site<'_>, intent: Intent) -> Option<Making> {
+    let store = Store::of(site).ok()?;
     let needed = intent == Intent::Make && !store.has_bundle(&OperatingSystem);
     needed.then(|| thread::spawn(RsaKey::generate))
+}
+
+/// Keeps other runs of the cluster out, unless this one only looks.
+fn hold(site: Site<'_>, intent: Intent) -> Result<Option<Lock>, Halt> {
+    let store = store_of(site)?;
+    intent.changes().then(|| store.hold(&OperatingSystem)).transpose()
+}
+
+fn store_of(site: Site<'_>) -> Result<Store, Halt> {
+    Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))
+}
+
+/// What stops others is told to those who go on.
+pub fn as_warnings(findings: &Findings) -> Findings {
+    findings.iter().map(|finding| Finding { severity: Severity::Warning, ..finding.clone() }).collect()
 }
 
 struct Scene<'w> {
@@ -129,25 +160,20 @@ struct Scene<'w> {
     site: Site<'w>,
     runtime: &'w Runtime,
     world: &'w World,
+    survey: &'w Survey,
     intent: Intent,
+    lock: Option<&'w Lock>,
 }
 
 impl Scene<'_> {
     fn play<T>(
         &self,
-        pve: Pve,
-        survey: &Survey,
         making: Option<Making>,
         sources: &mut Sources,
         act: impl FnOnce(Stage<'_>) -> Result<(T, Findings), Halt>,
     ) -> Result<(T, Findings), Halt> {
         let system = &OperatingSystem;
-        let store = Store::of(self.site).map_err(|finding| Halt::invalid(only(*finding)))?;
-        let mut findings = self.make_secrets(&store, making)?;
-        let found = store
-            .has_bundle(system)
-            .then(|| bundle::of_cluster(system, self.site, None, Signer::Talos, sources))
-            .transpose()?;
+        let store = store_of(self.site)?;
         let gather = match self.place {
             Place::Real => materials::gather,
             // A rehearsal needs no real secret of anybody.
@@ -155,40 +181,98 @@ impl Scene<'_> {
         };
         let materials =
             gather(system, self.site, &needs(self.site.desired), sources).map_err(Halt::invalid)?;
+        let mut findings = self.make_secrets(&store, &materials, making)?;
+        let found = self.read_secrets(&store, sources, &mut findings)?;
         let keys = found.as_ref().map(|found| Keys::new(system, &found.bundle)).transpose()?;
-        let _lock = (self.intent != Intent::Look).then(|| store.hold(system)).transpose()?;
         let bundle = found.as_ref().map(|found| &found.bundle);
-        let live = Live::new(self.site.desired, pve, self.world.reach.clone(), keys.zip(bundle), &materials)?;
-        let observed = self.runtime.block_on(live.observe(survey));
+        let live = self.live(keys.zip(bundle), &materials)?;
+        let observed = self.runtime.block_on(live.observe(self.survey));
+        if bundle.is_none() && self.intent == Intent::Look {
+            findings.extend(as_warnings(&secrets::lost(&store, &observed).into_iter().collect()));
+        }
         let lab = self.world.lab.as_ref().map(|lab| lab.file().as_path());
         let stage = Stage {
             live: &live,
             site: self.site,
-            survey,
+            survey: self.survey,
             observed,
             store: &store,
             bundle,
             runtime: self.runtime,
             lab,
         };
-        let (value, notes) = act(stage)?;
         if let Some(found) = &found {
             findings.extend(found.findings.clone());
         }
-        findings.extend(notes);
-        Ok((value, findings))
+        match act(stage) {
+            Ok((value, notes)) => {
+                findings.extend(notes);
+                Ok((value, findings))
+            }
+            // What led to a stop is told with it.
+            Err(mut halt) => {
+                halt.findings.extend(findings);
+                Err(halt)
+            }
+        }
     }
 
-    /// Makes the cluster's secrets, if it has none and the verb makes clusters.
-    fn make_secrets(&self, store: &Store, making: Option<Making>) -> Result<Findings, Halt> {
-        if self.intent != Intent::Make || store.has_bundle(&OperatingSystem) {
+    /// Reads the cluster's secrets, if it has some. Whoever removes it goes on without those that cannot be read.
+    fn read_secrets(
+        &self,
+        store: &Store,
+        sources: &mut Sources,
+        findings: &mut Findings,
+    ) -> Result<Option<Found>, Halt> {
+        if !store.has_bundle(&OperatingSystem) {
+            return Ok(None);
+        }
+        match bundle::of_cluster(&OperatingSystem, self.site, None, Signer::Talos, sources) {
+            Ok(found) => Ok(Some(found)),
+            Err(halt) if matches!(self.intent, Intent::Remove { .. }) => {
+                findings.extend(as_warnings(&halt.findings));
+                Ok(None)
+            }
+            Err(halt) => Err(halt),
+        }
+    }
+
+    fn live<'a>(
+        &'a self,
+        secrets: Option<(Keys, &'a Bundle)>,
+        materials: &'a Materials,
+    ) -> Result<Live<'a>, Halt> {
+        let pve = proxmox(&self.site.desired.proxmox.endpoint, &self.world.reach)?;
+        Live::new(self.site.desired, pve, self.world.reach.clone(), secrets, materials)
+    }
+
+    /// Makes the cluster's secrets, if it has none and the verb makes clusters. Whoever would be stopped anyway is
+    /// stopped before that: secrets that nobody uses stand in the way of those that are brought back.
+    fn make_secrets(
+        &self,
+        store: &Store,
+        materials: &Materials,
+        making: Option<Making>,
+    ) -> Result<Findings, Halt> {
+        let Some(lock) =
+            self.lock.filter(|_| self.intent == Intent::Make && !store.has_bundle(&OperatingSystem))
+        else {
             return Ok(Findings::new());
+        };
+        let live = self.live(None, materials)?;
+        let observed = self.runtime.block_on(live.observe(self.survey));
+        if let Some(lost) = secrets::lost(store, &observed) {
+            return Err(Halt::preflight(only(lost)));
+        }
+        let found = preflight(self.site.desired, &observed);
+        if found.has_errors() {
+            return Err(Halt::preflight(found));
         }
         let key = || match making {
             Some(making) => making.join().unwrap_or(Err(PkiError::Entropy)),
             None => RsaKey::generate(),
         };
-        let mut new = secrets::new(&OperatingSystem, self.site, key)?;
+        let mut new = secrets::new_within(&OperatingSystem, self.site, key, lock)?;
         new.findings.extend(new.chosen.and_then(|chosen| chosen.note()).into_iter().collect());
         Ok(new.findings)
     }

@@ -28,6 +28,7 @@ use crate::{
         secrets as render,
     },
     terminal::Terminal,
+    world::with_site_in,
 };
 
 /// The editor of those who have named none.
@@ -83,9 +84,10 @@ fn change(
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
+    let place = global.world.place();
     let subject = file.map_or(Subject::Bundle, Subject::File);
     let changed = session.with_one(|site, sources| {
-        let mut changed = act(site, subject, sources)?;
+        let mut changed = with_site_in(place, site, |site| act(site, subject, sources))?;
         let findings = std::mem::take(&mut changed.findings);
         Ok((changed, findings))
     })?;
@@ -126,8 +128,9 @@ fn new(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
+    let place = global.world.place();
     let made = session.with_one(|site, _| {
-        let mut made = secrets::new(&OperatingSystem, site, rsa)?;
+        let mut made = with_site_in(place, site, |site| secrets::new(&OperatingSystem, site, rsa))?;
         let findings = std::mem::take(&mut made.findings);
         Ok((made, findings))
     })?;
@@ -145,9 +148,10 @@ fn import(args: &Import, global: &Global, terminal: &Terminal) -> Result<Exit, F
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
-    let input = Input::of(&args.input);
+    let (place, input) = (global.world.place(), Input::of(&args.input));
     let imported = session.with_one(|site, sources| {
-        let mut imported = secrets::import(&OperatingSystem, site, &input, sources)?;
+        let mut imported =
+            with_site_in(place, site, |site| secrets::import(&OperatingSystem, site, &input, sources))?;
         let findings = std::mem::take(&mut imported.found.findings);
         Ok((imported, findings))
     })?;
@@ -165,8 +169,10 @@ fn export(args: &Export, global: &Global, terminal: &Terminal) -> Result<Exit, F
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
+    let place = global.world.place();
     let made = session.with_one(|site, sources| {
-        let (made, findings) = secrets::export(&OperatingSystem, site, sources)?;
+        let (made, findings) =
+            with_site_in(place, site, |site| secrets::export(&OperatingSystem, site, sources))?;
         if let Some(path) = &args.out {
             let target = Target { path, overwrite: args.overwrite, given: None };
             access::write(&OperatingSystem, site, &made, target)?;
@@ -184,8 +190,9 @@ fn show(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
+    let place = global.world.place();
     let kept = session.with_all(|site, sources| {
-        let mut kept = secrets::show(&OperatingSystem, site, sources)?;
+        let mut kept = with_site_in(place, site, |site| secrets::show(&OperatingSystem, site, sources))?;
         let findings = std::mem::take(&mut kept.findings);
         Ok(((site.name().to_owned(), kept), findings))
     })?;

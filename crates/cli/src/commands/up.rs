@@ -10,7 +10,6 @@ use ichor_ops::{
     converge::{Goal, strangers},
     halt::only,
     saved_plan::{self, SavedPlan},
-    whole,
 };
 use ichor_plan::{ClusterPlan, preflight};
 
@@ -110,7 +109,7 @@ fn finish(stage: &Stage<'_>, ending: &Ending, asked: &Asked, terminal: &Terminal
     Ok(())
 }
 
-/// Writes kubeconfig and talosconfig beside the secrets, where they are as safe. What is valid is kept.
+/// Writes kubeconfig and talosconfig beside the secrets, where they are as safe. What leads to the cluster is kept.
 fn write_access(
     stage: &Stage<'_>,
     bundle: &ichor_machineconfig::secrets::Bundle,
@@ -119,24 +118,14 @@ fn write_access(
     if known.cluster.endpoint.host.known().is_none() {
         return Ok(None);
     }
+    let system = &OperatingSystem;
     let kubeconfig = stage.store.file("kubeconfig");
-    if !kubeconfig.exists() {
-        let made =
-            access::kubeconfig(&OperatingSystem, &known, bundle, &Server::Endpoint, KUBECONFIG_LIFETIME)?;
-        write(&made, &kubeconfig)?;
-    }
-    let talosconfig = stage.store.file("talosconfig");
-    if !talosconfig.exists() {
-        let access = TalosAccess { roles: vec![TalosRole::Admin], lifetime: TALOS_CLIENT_LIFETIME };
-        let (made, _) = access::talosconfig(&OperatingSystem, &known, bundle, &access)?;
-        write(&made, &talosconfig)?;
-    }
+    let made = access::kubeconfig(system, &known, bundle, &Server::Endpoint, KUBECONFIG_LIFETIME)?;
+    access::keep_current(system, &made, &kubeconfig)?;
+    let wanted = TalosAccess { roles: vec![TalosRole::Admin], lifetime: TALOS_CLIENT_LIFETIME };
+    let (made, _) = access::talosconfig(system, &known, bundle, &wanted)?;
+    access::keep_current(system, &made, &stage.store.file("talosconfig"))?;
     Ok(Some(kubeconfig))
-}
-
-fn write(made: &access::Made, path: &Path) -> Result<(), Halt> {
-    whole::replace(&OperatingSystem, path, made.text.expose().as_bytes())
-        .map_err(|error| Halt::unwritable(path, &error))
 }
 
 fn read_plan(path: &Path) -> Result<SavedPlan, Failure> {

@@ -233,7 +233,11 @@ fn stopping(plan: &ClusterPlan) -> BTreeSet<&str> {
 }
 
 fn quorum(steps: Steps<'_>) -> String {
-    let Etcd { wanted, quorum, removed } = etcd(steps);
+    let Etcd { wanted, quorum, removed, unknown } = etcd(steps);
+    if unknown > 0 {
+        let others = format!("{unknown} of the VMs that go are not in the inventory, and may be members too");
+        return format!("{removed} of {} go; {others}", text::count(wanted, "member"));
+    }
     if removed > 0 && removed == wanted {
         return format!("all {} go, with what is in it", text::count(wanted, "member"));
     }
@@ -247,6 +251,8 @@ struct Etcd {
     wanted: usize,
     quorum: usize,
     removed: usize,
+    /// VMs that go and of which the inventory does not say what they are.
+    unknown: usize,
 }
 
 fn etcd(steps: Steps<'_>) -> Etcd {
@@ -260,17 +266,19 @@ fn etcd(steps: Steps<'_>) -> Etcd {
         })
         .collect();
     let control_planes = || steps.desired.of_role(Role::ControlPlane);
+    let named: BTreeSet<u32> = steps.desired.vmids().into_iter().map(ichor_model::VmId::number).collect();
     Etcd {
         wanted: control_planes().count(),
         quorum: steps.desired.quorum(),
         removed: control_planes().filter(|machine| gone.contains(&machine.vmid.number())).count(),
+        unknown: gone.iter().filter(|vmid| !named.contains(vmid)).count(),
     }
 }
 
 /// Returns a plan for programs.
 pub fn document(steps: Steps<'_>) -> Value {
     let plan = steps.plan;
-    let Etcd { wanted, quorum, removed } = etcd(steps);
+    let Etcd { wanted, quorum, removed, .. } = etcd(steps);
     let reboots: BTreeSet<&str> = installing(steps).into_iter().chain(disrupted(plan)).collect();
     json!({
         "schema": SCHEMA,

@@ -3,6 +3,7 @@
 use std::{
     io::{self, BufRead, IsTerminal},
     sync::Arc,
+    time::Duration,
 };
 
 use ichor_machineconfig::pki::Certificate;
@@ -14,7 +15,7 @@ use ichor_net::{
 use ichor_ops::{Halt, Site, System, halt::only, live::Reach, materials, store::Store, system::Links, whole};
 use ichor_port::Secret;
 use ichor_pve::Token;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::timeout};
 
 use super::{World, jump};
 use crate::terminal::Terminal;
@@ -23,6 +24,8 @@ use crate::terminal::Terminal;
 const MAX_CA: usize = 1024 * 1024;
 /// The file that remembers whom Proxmox proved to be at first use.
 const REMEMBERED: &str = "proxmox.sha256";
+/// How long a server may take to show who it is.
+const SHOWN_WITHIN: Duration = Duration::from_secs(15);
 
 /// Opens the world that an inventory names.
 pub fn open(
@@ -95,7 +98,9 @@ fn first_use(
         return pin(String::from_utf8_lossy(&contents.bytes).trim()).map(Trust::Pin);
     }
     let Ok(endpoint) = site.desired.proxmox.endpoint.parse::<Endpoint>() else { return Ok(Trust::System) };
-    let Some(fingerprint) = runtime.block_on(unknown(&endpoint, &**dialer)) else { return Ok(Trust::System) };
+    let met = runtime.block_on(async { timeout(SHOWN_WITHIN, unknown(&endpoint, &**dialer)).await });
+    let Ok(met) = met else { return Err(Halt::preflight(only(silent(&endpoint)))) };
+    let Some(fingerprint) = met else { return Ok(Trust::System) };
     if !io::stdin().is_terminal() {
         return Err(Halt::preflight(only(not_known(&endpoint, fingerprint))));
     }
@@ -125,6 +130,13 @@ async fn unknown(endpoint: &Endpoint, dialer: &dyn Dial) -> Option<Fingerprint> 
         return None;
     }
     meet(Trust::Anybody).await?.ok().map(|stream| shown(&stream))
+}
+
+fn silent(endpoint: &Endpoint) -> Finding {
+    let message = format!("whoever listens at {endpoint} does not show who it is");
+    Finding::error(Code::UNREACHABLE, None, message)
+        .because(format!("the connection says nothing for {} seconds", SHOWN_WITHIN.as_secs()))
+        .remedy("check that `proxmox.endpoint` is a Proxmox, with the right port, and whether it is well")
 }
 
 fn not_known(endpoint: &Endpoint, fingerprint: Fingerprint) -> Finding {

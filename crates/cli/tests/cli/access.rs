@@ -20,7 +20,8 @@ const WORK: &str = "apiVersion: v1\nkind: Config\ncurrent-context: work\ncluster
                     contexts: [{name: work, context: {cluster: work, user: work}}]\nusers: [{name: work, user: {token: hunter2}}]\n";
 
 fn at_home(lab: &Lab, arguments: &[&str]) -> Outcome {
-    Outcome::of(lab.command(arguments).env("HOME", lab.path("home")))
+    let mut command = lab.command(arguments);
+    Outcome::of(command.env("HOME", lab.path("home")).env("SOPS_AGE_KEY_FILE", lab.key()))
 }
 
 fn yaml(lab: &Lab, path: &str) -> Value {
@@ -88,7 +89,8 @@ fn a_dash_is_standard_output() {
     assert!(!lab.path("-").exists());
     let refused = lab.run(&["kubeconfig", "--out", "-", "--merge"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (3, ""));
-    let homeless = Outcome::of(lab.command(&["talosconfig", "--merge"]).env_remove("HOME"));
+    let mut homeless = lab.command(&["talosconfig", "--merge"]);
+    let homeless = Outcome::of(homeless.env("SOPS_AGE_KEY_FILE", lab.key()).env_remove("HOME"));
     assert!(homeless.code == 3 && homeless.stderr.contains("--out FILE"), "{}", homeless.stderr);
 }
 

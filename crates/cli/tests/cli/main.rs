@@ -5,6 +5,7 @@ mod canary;
 mod discovery;
 mod findings;
 mod hostile;
+mod keeping;
 mod lab_events;
 mod rendering;
 mod sealed;
@@ -54,6 +55,11 @@ impl Lab {
 
     fn home(&self) -> PathBuf {
         self.root.path().join("home")
+    }
+
+    /// The key that opens what is encrypted here.
+    fn key(&self) -> PathBuf {
+        self.home().join(".config/sops/age/keys.txt")
     }
 
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {

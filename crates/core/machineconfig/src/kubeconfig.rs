@@ -5,10 +5,15 @@ use ichor_model::{ClusterName, Problem};
 use zeroize::Zeroizing;
 
 use crate::{
-    pki::{Certificate, Client},
+    pki::{Certificate, Client, PrivateKey},
     scalar::{Dialect, scalar},
     secrets::SecretText,
+    talosconfig::decode,
+    tree::{self, Node},
 };
+
+/// Largest file that is read.
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// What goes into a kubeconfig.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +52,40 @@ pub fn render(access: &Access<'_>) -> Result<SecretText, Problem> {
     out.push_str(&key);
     out.push('\n');
     Ok(out.into())
+}
+
+/// Where a kubeconfig leads when nobody names a context, and what is shown there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InUse {
+    /// The API server's URL.
+    pub server: String,
+    /// The certificate of the authority that is trusted.
+    pub authority: Certificate,
+    /// The client's own certificate and key.
+    pub client: Client,
+}
+
+impl InUse {
+    /// Reads a kubeconfig; nothing, if it is none, or leads elsewhere than by certificates that stand in it.
+    pub fn read(text: &str) -> Option<Self> {
+        let documents = tree::parse(text, MAX_BYTES).ok()?;
+        let [root] = &documents[..] else { return None };
+        let named = |list: &str, name: &str| {
+            root.get(list)?.items().iter().find(|item| item.get("name").and_then(Node::text) == Some(name))
+        };
+        let context = named("contexts", root.get("current-context")?.text()?)?.get("context")?;
+        let cluster = named("clusters", context.get("cluster")?.text()?)?.get("cluster")?;
+        let user = named("users", context.get("user")?.text()?)?.get("user")?;
+        let pem = |node: &Node, key: &str| decode(node.get(key)?.text()?);
+        let certificate = Certificate::from_pem(&pem(user, "client-certificate-data")?).ok()?;
+        let key = PrivateKey::from_pem(&pem(user, "client-key-data")?).ok()?;
+        certificate.check_key(&key).ok()?;
+        Some(Self {
+            server: cluster.get("server")?.text()?.to_owned(),
+            authority: Certificate::from_pem(&pem(cluster, "certificate-authority-data")?).ok()?,
+            client: Client { certificate, key },
+        })
+    }
 }
 
 /// Lets a kubeconfig that was written here lead through a proxy.

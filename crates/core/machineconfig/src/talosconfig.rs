@@ -197,7 +197,8 @@ fn read_credentials(node: &Node, path: &str, flaws: &mut Vec<Flaw>) -> Option<Cr
     Some(Credentials { authority: authority?, client: Client { certificate, key } })
 }
 
-fn decode(text: &str) -> Option<Zeroizing<String>> {
+/// Reads base64 of PEM text.
+pub(crate) fn decode(text: &str) -> Option<Zeroizing<String>> {
     let bytes = Zeroizing::new(STANDARD.decode(text).ok()?);
     std::str::from_utf8(&bytes).ok().map(|text| Zeroizing::new(text.to_owned()))
 }

@@ -374,6 +374,8 @@ catalogue! {
         "An age identity or an SSH key that stands where sops looks for keys cannot be read, or a new identity could not be written. ichor makes an identity only where there is none, and never writes over a file of that name.";
     2134 EDITED "what was edited cannot be kept":
         "The text in the editor was not what the file must hold, or the editor failed. The encrypted file is as it was, and the plain text that was edited is gone.";
+    2135 SECRETS_LOST "the cluster has machines, and its secrets are not here":
+        "Machines accept nothing that is made from other secrets than those they were configured with, so `up` makes none while VMs of the cluster exist. The secrets are in the store of whoever made the cluster, in a backup, or in the machine config of a control plane: `ichor secrets import FILE` takes them. `destroy` wants `--without-secrets` then: without them nothing but a name says that the VMs are of this inventory.";
     3101 UNREACHABLE "a server is not reached":
         "Nothing was changed. The finding says which server and what the operating system or the proxy said. Check the address, the route, the firewall and, for machines on a private network, `proxmox.jump`.";
     3102 UNTRUSTED "a server is not the one that it should be":
@@ -401,7 +403,7 @@ catalogue! {
     3113 WORLD_CHANGED "the world has changed since the plan was made":
         "A saved plan is carried out only if planning again gives the same steps. Nothing was changed. Make a new plan and look at it.";
     3114 PROTECTED "the cluster is protected":
-        "`cluster.protect: true` refuses `destroy`. Lift it in the inventory first, if you are sure.";
+        "`cluster.protect: true` refuses `destroy`; lift it in the inventory first, if you are sure. A VM that somebody has protected in Proxmox, though the inventory does not ask for it, is refused too: lift that on its host with `qm set VMID --protection 0`.";
     3115 NO_HOSTS "no host could be chosen":
         "The inventory names no hosts, and the Proxmox that was asked shows none that answers to this token.";
     3116 LEFT_ALONE "something was left alone":

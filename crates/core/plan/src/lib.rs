@@ -21,7 +21,7 @@ mod up;
 
 pub use action::{Action, ClusterPlan, ClusterStep, Condition, Phase};
 pub use destroy::{Extent, destroy};
-pub use preflight::preflight;
+pub use preflight::{preflight, protected_by_others};
 pub use resolve::{Resolution, resolve};
 pub use together::check_together;
 pub use up::{has_network, up};

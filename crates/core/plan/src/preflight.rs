@@ -9,6 +9,7 @@ use ichor_model::{
 };
 
 use crate::{
+    action::{Action, ClusterPlan},
     files::{has_seed, host_of, storage_of, template_host, template_of},
     privileges::lacking,
     up::has_network,
@@ -44,6 +45,30 @@ pub fn preflight(desired: &Desired, observed: &Observed) -> Findings {
     findings.extend(room(observed, &to_make));
     findings.extend(to_make.iter().filter_map(|machine| template(desired, observed, machine)));
     findings.into_iter().collect()
+}
+
+/// Names VMs that are to go and that somebody has protected in Proxmox: the inventory does not ask for it.
+pub fn protected_by_others(desired: &Desired, observed: &Observed, plan: &ClusterPlan) -> Option<Finding> {
+    let asked =
+        |vmid: VmId| desired.machines.iter().any(|machine| machine.vmid == vmid && machine.vm.protection);
+    let deleted = plan.steps().iter().filter_map(|step| match step.action {
+        Action::DeleteVm { vmid, .. } => Some(vmid),
+        _ => None,
+    });
+    let seen = deleted.filter_map(|vmid| Some((vmid, vm(observed, vmid)?)));
+    let vms: Vec<(VmId, &VmSeen)> = seen.filter(|(vmid, vm)| vm.protected && !asked(*vmid)).collect();
+    let (vmid, _) = vms.first()?;
+    let named: Vec<String> =
+        vms.iter().map(|(vmid, vm)| format!("VM {vmid} (`{}`) on host {}", vm.name, vm.host)).collect();
+    let message = "Proxmox protects VMs that are to go, and the inventory does not ask for that";
+    Some(
+        Finding::error(Code::PROTECTED, None, message)
+            .because(named.join(", "))
+            .because("somebody may have protected them because they are needed")
+            .remedy(format!(
+                "find out who; then lift it for each of them, on its host:\n    qm set {vmid} --protection 0"
+            )),
+    )
 }
 
 fn vm(observed: &Observed, vmid: VmId) -> Option<&VmSeen> {

@@ -53,7 +53,7 @@ pub fn import(
     sources: &mut Sources,
 ) -> Result<Imported, Halt> {
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
-    store.sweep(system)?;
+    store.sweep(system, None)?;
     let mut found = bundle::read(system, input, Signer::Nobody, sources)?;
     let contract = site.desired.cluster.contract;
     let text = found.bundle.to_secrets_yaml();
@@ -67,7 +67,7 @@ pub fn import(
         store.refuse_to_write(system)?;
         let chosen = sealing::choose(system, site, &store)?;
         let file = sealing::file(system, &text, chosen.as_ref())?;
-        (store.keep(system, &file, recorded)?, chosen)
+        (store.keep(system, &file, recorded, None)?, chosen)
     };
     found.findings.extend(notes);
     found.findings.extend(other_shape.map(|shape| warn_of_shape(contract, shape)).into_iter().collect());

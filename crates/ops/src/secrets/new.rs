@@ -14,7 +14,9 @@ use ichor_machineconfig::{
 };
 use ichor_model::{Code, Finding, Findings, Minor};
 
-use crate::{Halt, Site, System, entropy::Draws, halt::only, recipients::Chosen, sealing, store::Store};
+use crate::{
+    Halt, Site, System, entropy::Draws, halt::only, recipients::Chosen, sealing, store::Store, system::Lock,
+};
 
 /// What was made.
 #[derive(Debug)]
@@ -37,8 +39,27 @@ pub fn new(
     site: Site<'_>,
     rsa: impl FnOnce() -> Result<RsaKey, PkiError>,
 ) -> Result<New, Halt> {
+    make(system, site, rsa, None)
+}
+
+/// Does the same for a run that holds the cluster's store.
+pub fn new_within(
+    system: &dyn System,
+    site: Site<'_>,
+    rsa: impl FnOnce() -> Result<RsaKey, PkiError>,
+    held: &Lock,
+) -> Result<New, Halt> {
+    make(system, site, rsa, Some(held))
+}
+
+fn make(
+    system: &dyn System,
+    site: Site<'_>,
+    rsa: impl FnOnce() -> Result<RsaKey, PkiError>,
+    held: Option<&Lock>,
+) -> Result<New, Halt> {
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
-    store.sweep(system)?;
+    store.sweep(system, held)?;
     store.refuse_to_write(system)?;
     let chosen = sealing::choose(system, site, &store)?;
     let mut draws = Draws::new(system);
@@ -46,7 +67,7 @@ pub fn new(
     let bundle = draws.vouch(made).map_err(|error| Halt::failed(only(cannot_make(&error))))?;
     let contract = site.desired.cluster.contract;
     let file = sealing::file(system, &bundle.to_secrets_yaml(), chosen.as_ref())?;
-    let findings = store.keep(system, &file, Some(contract))?;
+    let findings = store.keep(system, &file, Some(contract), held)?;
     Ok(New { path: store.bundle().to_owned(), cluster_id: bundle.cluster_id, contract, chosen, findings })
 }
 

@@ -11,6 +11,9 @@ use ichor_pve::api;
 use super::{remove, task};
 use crate::live::{Live, factory_trouble, pve_trouble, transient};
 
+/// No image of Talos is smaller; what a server says in place of one is.
+const SMALLEST: u64 = 1 << 20;
+
 /// Makes the factory ready to serve an image, and has a host download it.
 pub async fn fetch(
     live: &Live<'_>,
@@ -50,12 +53,22 @@ async fn whole(
     length: Option<u64>,
 ) -> Result<(), EffectError> {
     let there = live.find_volume(host, volume).await.map_err(|error| pve_trouble(what, &error))?;
-    match (there, length) {
-        (Some(file), Some(length)) if file.bytes != length => Err(transient(format!(
-            "{what}: the file has {} bytes, and the image factory says {length}",
-            file.bytes
-        ))),
-        _ => Ok(()),
+    let Some(why) = there.and_then(|file| not_whole(file.bytes, length)) else { return Ok(()) };
+    if length.is_none() {
+        // Nobody could tell it from a whole one later.
+        remove::volume_if_there(live, host, volume, what).await?;
+    }
+    Err(transient(format!("{what}: {why}")))
+}
+
+/// Says why a file cannot be the whole image. The factory gives no checksum away, and not always a length.
+fn not_whole(bytes: u64, length: Option<u64>) -> Option<String> {
+    match length {
+        Some(length) if bytes != length => {
+            Some(format!("the file has {bytes} bytes, and the image factory says {length}"))
+        }
+        None if bytes < SMALLEST => Some(format!("the file has {bytes} bytes, and no image is that small")),
+        _ => None,
     }
 }
 
@@ -128,4 +141,23 @@ fn parts(volume: &str) -> Option<(&str, &str, &str)> {
     let (storage, path) = volume.split_once(':')?;
     let (kind, file) = path.split_once('/')?;
     Some((storage, kind, file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_if_its_length_is_right_or_at_least_possible() {
+        for (bytes, length, whole) in [
+            (100 << 20, Some(100 << 20), true),
+            ((100 << 20) - 1, Some(100 << 20), false),
+            (512, Some(512), true),
+            (100 << 20, None, true),
+            (512, None, false),
+            (0, None, false),
+        ] {
+            assert_eq!(not_whole(bytes, length).is_none(), whole, "{bytes} of {length:?}");
+        }
+    }
 }

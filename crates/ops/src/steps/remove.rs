@@ -30,8 +30,9 @@ async fn pull_plug(live: &Live<'_>, host: &HostName, vmid: VmId) -> Result<Upid,
     }
 }
 
-/// Deletes a VM with its disks. Protection is lifted first: whoever confirmed the cluster's name meant it. So is the
-/// plug pulled of one that runs by now: a run that broke off may have left a task behind that starts it.
+/// Deletes a VM with its disks. Protection that the inventory asks for is lifted first: whoever confirmed the cluster's
+/// name meant it. So is the plug pulled of one that runs by now: a run that broke off may have left a task behind that
+/// starts it.
 pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Result<(), EffectError> {
     let what = format!("deleting VM {vmid}");
     let host = place(live, &what, vmid)?;
@@ -47,6 +48,12 @@ pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> R
     }
     let mut deleted = live.pve.send(&api::delete(&host, vmid)).await;
     if deleted.as_ref().is_err_and(|error| error.to_string().contains("protection")) {
+        if !is_protected_by_us(live, vmid) {
+            let report = Report::new(format!("{what}: somebody has protected it, and not the inventory"));
+            let hint =
+                format!("find out who, and lift it on host `{host}`:\n    qm set {vmid} --protection 0");
+            return Err(EffectError::Permanent(report.hint(hint)));
+        }
         let mut unprotected = Params::default();
         unprotected.switch("protection", false);
         let changed = live.pve.send(&api::configure(&host, vmid, unprotected)).await;
@@ -70,6 +77,10 @@ pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> R
         sweep(live, &what, &host, &disks).await?;
     }
     Ok(())
+}
+
+fn is_protected_by_us(live: &Live<'_>, vmid: VmId) -> bool {
+    live.desired.machines.iter().any(|machine| machine.vmid == vmid && machine.vm.protection)
 }
 
 /// Returns the disks that a VM has and that carry its number, by its own config. Another VM may have disks of the

@@ -192,3 +192,73 @@ fn only_the_authority_that_signs_has_to_be_in_its_time() {
     memory.later.set((10 * 365 - 100) * 86_400);
     assert!(read(Signer::Talos).expect("valid").findings.is_empty());
 }
+
+/// A kubeconfig and a talosconfig of a cluster, as `up` keeps them.
+fn beside_secrets(memory: &Memory, desired: &ichor_model::Desired, bundle: &Bundle) -> [(Made, PathBuf); 2] {
+    let lifetime = Duration::from_hours(24 * 365);
+    let kubeconfig = access::kubeconfig(memory, desired, bundle, &Server::Endpoint, lifetime).expect("made");
+    let wanted = TalosAccess { lifetime, ..admin() };
+    let (talosconfig, _) = access::talosconfig(memory, desired, bundle, &wanted).expect("made");
+    [(kubeconfig, "store/kubeconfig".into()), (talosconfig, "store/talosconfig".into())]
+}
+
+#[test]
+fn access_that_leads_to_the_cluster_is_kept_and_any_other_made_anew() {
+    let memory = with_secrets();
+    let own = bundle(&memory);
+    let keep = |made: &Made, path: &Path| access::keep_current(&memory, made, path).expect("kept");
+    let there = |path: &Path| memory.files.borrow()[path].clone();
+    let first = beside_secrets(&memory, lab(), &own);
+    for ((made, path), (again, _)) in first.iter().zip(beside_secrets(&memory, lab(), &own)) {
+        keep(made, path);
+        keep(&again, path);
+        assert!(there(path) == made.text.expose().as_bytes(), "it was good as it was");
+    }
+    let moved = resolve(&INVENTORY.replace("10.0.0.5", "10.0.0.6").replace("10.0.0.11", "10.0.0.12"));
+    let other = bundle(&elsewhere());
+    for (what, desired, bundle) in [("moved", &moved, &own), ("another bundle", lab(), &other)] {
+        for ((old, path), (new, _)) in first.iter().zip(beside_secrets(&memory, desired, bundle)) {
+            keep(old, path);
+            keep(&new, path);
+            assert!(there(path) == new.text.expose().as_bytes(), "{what}");
+            memory.files.borrow_mut().remove(path);
+        }
+    }
+    for (made, path) in &first {
+        for content in ["", "contexts: [", "apiVersion: v1\nkind: Config\n"] {
+            memory.files.borrow_mut().insert(path.clone(), content.into());
+            keep(made, path);
+            assert!(there(path) == made.text.expose().as_bytes(), "{content:?}");
+        }
+    }
+}
+
+#[test]
+fn access_that_ends_soon_is_made_anew() {
+    let memory = with_secrets();
+    let own = bundle(&memory);
+    let first = beside_secrets(&memory, lab(), &own);
+    for (later, renewed) in [(300, false), (340, true), (400, true)] {
+        for (made, path) in &first {
+            memory.files.borrow_mut().insert(path.clone(), made.text.expose().into());
+        }
+        memory.later.set(later * 24 * 3600);
+        for (made, path) in beside_secrets(&memory, lab(), &own) {
+            let old = memory.files.borrow()[&path].clone();
+            access::keep_current(&memory, &made, &path).expect("kept");
+            assert_eq!(memory.files.borrow()[&path] != old, renewed, "{later} days later");
+        }
+    }
+}
+
+#[test]
+fn what_somebody_has_put_into_the_store_is_moved_aside() {
+    let memory = with_secrets();
+    let own = bundle(&memory);
+    for (made, path) in beside_secrets(&memory, lab(), &own) {
+        memory.files.borrow_mut().insert(path.clone(), b"notes of mine".to_vec());
+        access::keep_current(&memory, &made, &path).expect("kept");
+        let old = PathBuf::from(format!("{}.old", path.display()));
+        assert_eq!(memory.files.borrow()[&old], b"notes of mine");
+    }
+}

@@ -113,3 +113,27 @@ async fn a_cluster_comes_up_stays_as_it_is_and_goes() {
     assert!(gone.done, "{:#?}", gone.report);
     rehearsal.inside.hall().look(|lab| assert!(lab.pve.vms.is_empty()));
 }
+
+/// The plan was made before somebody protected it.
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_somebody_protects_is_not_deleted() {
+    let rehearsal = Rehearsal::new(INVENTORY, Profile::Lab);
+    assert!(rehearsal.run(Goal::up()).await.done);
+    let vmid = rehearsal.desired.machines[0].vmid;
+    let protect = |value: &str| {
+        rehearsal.inside.hall().visit(|lab| {
+            let vm = lab.pve.vms.get_mut(&vmid).expect("a VM");
+            vm.config.current.insert("protection".into(), value.into());
+        });
+    };
+    protect("1");
+    let kept = rehearsal.run(Goal::Gone(Extent::Machines)).await;
+    assert!(!kept.done);
+    let report = format!("{:?}", kept.report);
+    assert!(report.contains("somebody has protected it"), "{report}");
+    rehearsal.inside.hall().look(|lab| {
+        assert_eq!(lab.pve.vms.keys().collect::<Vec<_>>(), [&vmid]);
+    });
+    protect("0");
+    assert!(rehearsal.run(Goal::Gone(Extent::Machines)).await.done);
+}

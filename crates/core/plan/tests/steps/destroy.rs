@@ -3,7 +3,7 @@ use ichor_model::{
     observed::{Owner, Sight, VmSeen},
     step::{Reason, Verdict},
 };
-use ichor_plan::{Action, Extent};
+use ichor_plan::{Action, Extent, protected_by_others};
 
 use crate::stage::{CLONED, POOLED, Stage, ids, vm};
 
@@ -136,4 +136,36 @@ fn what_could_not_be_seen_is_looked_for_again_and_left_if_it_is_not_ours() {
             assert_eq!(step.done.judge(&theirs.observed), Verdict::Holds, "{name}: there is nothing to do");
         }
     }
+}
+
+#[test]
+fn vms_that_somebody_else_protects_are_named() {
+    let (_, mut stage) = Stage::all().into_iter().next().expect("a stage");
+    for step in stage.up().steps() {
+        stage.perform(step);
+    }
+    with_neighbours(&mut stage);
+    let judge = |stage: &Stage| {
+        let plan = stage.destroy(Extent::Everything);
+        protected_by_others(&stage.desired, &stage.observed, &plan)
+    };
+    let protect = |stage: &mut Stage, vmid: VmId| {
+        if let Some(Sight::Seen(Some(vm))) = stage.observed.vms.get_mut(&vmid) {
+            vm.protected = true;
+        }
+    };
+    assert_eq!(judge(&stage), None);
+    protect(&mut stage, VmId::new(7001).expect("a number"));
+    assert_eq!(judge(&stage), None, "what does not go may be protected");
+    let first = stage.desired.machines[0].vmid;
+    stage.desired.machines[0].vm.protection = true;
+    protect(&mut stage, first);
+    assert_eq!(judge(&stage), None, "the inventory asks for it");
+    protect(&mut stage, VmId::new(7003).expect("a number"));
+    let finding = judge(&stage).expect("a finding");
+    assert!(finding.notes[0].contains("VM 7003") && !finding.notes[0].contains(&first.to_string()));
+    stage.desired.machines[0].vm.protection = false;
+    let finding = judge(&stage).expect("a finding");
+    assert!(finding.notes[0].contains(&format!("VM {first}")), "{:?}", finding.notes);
+    assert!(finding.remedy.is_some_and(|remedy| remedy.contains(&format!("qm set {first} --protection 0"))));
 }

@@ -1,0 +1,114 @@
+//! When a cluster's secrets are made, when they are not, and what is done without them.
+
+use std::{fs, net::TcpListener};
+
+use super::{Lab, Outcome, whole};
+
+const SECRETS: &str = ".ichor/lab/a/secrets.yaml";
+
+/// A rehearsal of a cluster that is there and Ready.
+fn rehearsed() -> Lab {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
+    let up = lab.run(&["--lab", "up", "--yes"]);
+    assert_eq!(up.code, 0, "{}", up.stderr);
+    lab
+}
+
+fn event(lab: &Lab, words: &[&str]) {
+    let state = ["lab", "event", "--state", ".ichor/lab/a/lab.json"];
+    let happened = lab.run(&[&state, words].concat());
+    assert_eq!(happened.code, 0, "{}", happened.stderr);
+}
+
+fn stops(outcome: &Outcome, code: i32, saying: &[&str]) {
+    assert_eq!(outcome.code, code, "{}", outcome.stderr);
+    for words in saying {
+        assert!(outcome.stderr.contains(words), "{words} is not in\n{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn no_secrets_are_made_while_machines_of_the_cluster_know_others() {
+    let lab = rehearsed();
+    let given = lab.run(&["--lab", "kubeconfig"]);
+    assert_eq!((given.code, given.stderr.as_str()), (0, ""), "nobody has to encrypt the secrets of a lab");
+    fs::rename(lab.path(SECRETS), lab.path("kept.yaml")).expect("moved");
+    let up = lab.run(&["--lab", "up", "--yes"]);
+    stops(&up, 4, &["ICH-2135", "VM 2000 (`cp-1`)", "VM 2002 (`cp-3`)", "ichor secrets import FILE"]);
+    assert!(!lab.path(SECRETS).exists(), "others were made");
+    let plan = lab.run(&["--lab", "plan"]);
+    assert!(plan.stderr.contains("ICH-2135"), "{}", plan.stderr);
+    // As the remedy says, and in the lab.
+    let imported = lab.run(&["--lab", "secrets", "import", "kept.yaml"]);
+    assert_eq!(imported.code, 0, "{}", imported.stderr);
+    assert_eq!(fs::read(lab.path(SECRETS)).expect("secrets"), fs::read(lab.path("kept.yaml")).expect("kept"));
+    assert!(!lab.path(".ichor/a").exists(), "the store of the real cluster was written to");
+    let up = lab.run(&["--lab", "up", "--yes"]);
+    assert_eq!(up.code, 0, "{}", up.stderr);
+}
+
+#[test]
+fn no_secrets_are_made_for_a_cluster_that_cannot_be_made() {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
+    assert_eq!(lab.run(&["--lab", "plan"]).code, 2);
+    event(&lab, &["impostor", "10.0.0.10"]);
+    stops(&lab.run(&["--lab", "up", "--yes"]), 4, &["somebody else answers at the address of `cp-1`"]);
+    assert!(!lab.path(SECRETS).exists(), "a run that changes nothing made secrets");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_run_is_kept_out_before_it_decides_anything() {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a")), (SECRETS, "half of what the first run wri")]);
+    let held = fs::File::open(lab.path(".ichor/lab/a")).expect("a directory");
+    held.try_lock().expect("nobody else has it");
+    for verb in ["up", "destroy"] {
+        stops(&lab.run(&["--lab", verb, "--yes"]), 5, &["ICH-2124"]);
+    }
+}
+
+#[test]
+fn an_inventory_of_the_same_name_deletes_nothing_without_its_secrets() {
+    let lab = rehearsed();
+    let state = lab.path(".ichor/lab/a/lab.json").display().to_string();
+    let one = whole("a").replace("count: 3", "count: 1").replace("address: +10", "address: +77");
+    lab.write("elsewhere/ichor.yaml", one);
+    let destroy = |words: &[&str]| {
+        let all = ["--lab", "--lab-state", &state, "-f", "elsewhere/ichor.yaml", "destroy"];
+        lab.run(&[&all, words].concat())
+    };
+    let shown = destroy(&["--dry-run"]);
+    stops(&shown, 2, &["ICH-2135", "another inventory of that name", "may be members too"]);
+    stops(&destroy(&["--yes"]), 7, &["ICH-2135", "--without-secrets"]);
+    let there = lab.run(&["--lab", "plan"]);
+    assert_eq!(there.code, 0, "something was deleted: {}", there.stdout);
+    let gone = destroy(&["--yes", "--without-secrets"]);
+    assert_eq!(gone.code, 0, "{}", gone.stderr);
+    assert_eq!(destroy(&["--yes"]).code, 0, "there is nothing left to refuse");
+}
+
+#[test]
+fn secrets_that_cannot_be_read_do_not_keep_a_cluster_alive() {
+    let lab = rehearsed();
+    let whole = fs::read_to_string(lab.path(SECRETS)).expect("secrets");
+    for broken in ["", &whole[..whole.len() / 2]] {
+        lab.write(SECRETS, broken);
+        let shown = lab.run(&["--lab", "destroy", "--dry-run"]);
+        stops(&shown, 2, &["warning[ICH-2103]", "delete VM 2000"]);
+        stops(&lab.run(&["--lab", "up", "--yes"]), 3, &["error[ICH-2103]"]);
+    }
+    let gone = lab.run(&["--lab", "destroy", "--yes"]);
+    stops(&gone, 0, &["warning[ICH-2103]", "the cluster's secrets, in .ichor/lab/a/secrets.yaml"]);
+}
+
+#[test]
+fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = mute.local_addr().expect("an address").port();
+    let inventory = whole("a").replace("pve1.lab.example:8006", &format!("127.0.0.1:{port}"));
+    let without_pin = inventory.lines().filter(|line| !line.contains("tls:")).collect::<Vec<_>>().join("\n");
+    let lab = Lab::new(&[("ichor.yaml", &without_pin)]);
+    let secret = "ichor@pve!lab=00000000-0000-0000-0000-000000000000";
+    let plan = Outcome::of(lab.command(&["plan"]).env("ICHOR_PVE_TOKEN", secret));
+    stops(&plan, 4, &["ICH-3101", "does not show who it is"]);
+}

@@ -1,0 +1,32 @@
+//! Clusters whose machines are there, and whose secrets are not.
+
+use ichor_model::{Code, Finding, Observed, observed::Sight};
+
+use crate::store::Store;
+
+/// Most VMs that are named one by one.
+const MOST_NAMES: usize = 9;
+
+/// Says which VMs there are of a cluster that has no secrets. They were made with secrets that are not here, and
+/// accept nothing that is made from others. Templates know none.
+pub fn lost(store: &Store, observed: &Observed) -> Option<Finding> {
+    let seen = observed.vms.iter().filter_map(|(vmid, sight)| Some((vmid, Sight::seen(sight)?.as_ref()?)));
+    let machines = seen.filter(|(_, vm)| vm.owner.is_cluster() && !vm.template);
+    let named: Vec<String> =
+        machines.map(|(vmid, vm)| format!("VM {vmid} (`{}`) on host {}", vm.name, vm.host)).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let rest = named.len().saturating_sub(MOST_NAMES);
+    let more = if rest == 0 { String::new() } else { format!(", and {rest} more") };
+    let named = named.into_iter().take(MOST_NAMES).collect::<Vec<_>>().join(", ");
+    let message = "the cluster has machines, and its secrets are not here";
+    Some(
+        Finding::error(Code::SECRETS_LOST, None, message)
+            .because(format!("{named}{more} accept nothing that is made from other secrets"))
+            .because(format!("looked for `{}`", store.bundle().display()))
+            .remedy(
+                "bring the secrets back, from a backup, from whoever made the cluster, or from the machine config of a control plane:\n    ichor secrets import FILE\nif they are gone for good, the machines have to go before there can be others:\n    ichor destroy --without-secrets",
+            ),
+    )
+}
