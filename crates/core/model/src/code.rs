@@ -418,6 +418,18 @@ catalogue! {
         "ichor asks Proxmox in the name of an API token, which the inventory names as `proxmox.token`. It is written `user@realm!name=secret`.";
     3123 VM_UNSEEN "nobody can tell whose a VM is":
         "A VM could not be asked, most often because its host does not answer, and it may be a machine of this cluster. Nothing is made until that is known: a machine must not be there twice.";
+    3130 DRIFT_VM "a VM that runs is not as the inventory says":
+        "Somebody changed the VM, or the inventory was changed after it was made. This ichor makes VMs and does not change those that run. Change it in Proxmox, where most options take effect with the next start of the VM, or write into the inventory what is there.";
+    3131 DRIFT_RELEASE "another release runs than the inventory names":
+        "Talos or Kubernetes was upgraded by hand, or the inventory names a new release. This ichor does not upgrade clusters that run. `talosctl upgrade` and `talosctl upgrade-k8s` do; otherwise write the release that runs into the inventory.";
+    3132 DRIFT_IMAGE "another image runs than the inventory stands for":
+        "The schematic of an image says which extensions, kernel arguments and META values it has, and a machine tells which one it runs. It is not the one that the inventory stands for now. Extensions come with an upgrade to the installer of the new schematic, which `ichor image id` names.";
+    3133 DRIFT_CONFIG "a machine runs with another machine config":
+        "The config that the machine runs with was compared with the one that the inventory stands for now. The finding names the places where they differ, and no values, because configs hold secrets. This ichor gives machines their config once. `ichor render` writes the new ones, and `talosctl apply-config` applies them.";
+    3134 DRIFT_ADDRESS "a machine has another address than the inventory says":
+        "Machines that run keep the address that they were made with. At the new one nobody answers, so a run would wait there in vain. Write the old address into the inventory again.";
+    3135 NOT_IN_INVENTORY "a machine of this cluster is not in the inventory":
+        "A VM carries the stamp of this cluster, and the inventory has no machine of that name. This ichor removes no single machines, and a machine that is renamed is another machine. Write it into the inventory again, or take it out by hand: drain its node, remove it from etcd if it is a control plane (`talosctl reset` does both), then delete the node and the VM. `ichor destroy` takes it with the rest of the cluster.";
     3151 JUMP_KEY "a jump host is not the one that it should be":
         "The key that the host showed is not known, is another than the known one, or was revoked. Known keys are in the files that `ssh` reads, `~/.ssh/known_hosts` in most cases. Compare the fingerprint with what the host itself shows before you trust a new key: whoever stands in between can read nothing of Proxmox and the machines, which have keys of their own, but can keep you away from them.";
 }
