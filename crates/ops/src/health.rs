@@ -416,6 +416,7 @@ mod tests {
                 template: false,
                 lock: None,
                 differences: Vec::new(),
+                drift: Vec::new(),
                 medium: false,
                 protected: false,
             };
@@ -435,6 +436,7 @@ mod tests {
                 says: String::new(),
                 version: "v1.36.3".into(),
                 unschedulable: false,
+                addresses: Vec::new(),
             };
             nodes.insert(machine.name.to_string(), node);
         }

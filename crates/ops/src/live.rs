@@ -144,15 +144,14 @@ impl<'a> Live<'a> {
     /// Draws up the machine config of a machine.
     pub(crate) fn config(&self, machine: &Machine) -> Result<SecretText, String> {
         let desired = self.known();
-        let told = |findings: Findings| {
-            findings
-                .iter()
-                .find(|finding| finding.severity == Severity::Error)
-                .map_or_else(|| "it cannot be drawn up".to_owned(), |finding| finding.message.clone())
-        };
+        let composed = self.composer(&desired)?.machine(machine);
+        composed.map(|config| config.text()).map_err(|findings| first_error(&findings))
+    }
+
+    /// Gets ready to draw up machine configs of the cluster as far as it is [known](Self::known).
+    pub(crate) fn composer<'d>(&'d self, known: &'d Desired) -> Result<Composer<'d>, String> {
         let secrets = self.secrets.ok_or("the cluster has no secrets yet")?;
-        let composer = Composer::new(&desired, secrets, self.materials).map_err(told)?;
-        composer.machine(machine).map(|config| config.text()).map_err(told)
+        Composer::new(known, secrets, self.materials).map_err(|findings| first_error(&findings))
     }
 
     /// Draws up the cidata volume of a machine.
@@ -243,4 +242,9 @@ impl<'a> Live<'a> {
         }
         desired
     }
+}
+
+fn first_error(findings: &Findings) -> String {
+    let error = findings.iter().find(|finding| finding.severity == Severity::Error);
+    error.map_or_else(|| "it cannot be drawn up".to_owned(), |finding| finding.message.clone())
 }

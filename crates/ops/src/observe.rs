@@ -7,6 +7,7 @@
 //! 3. [`Live::see_remains`]: what stays when the VMs go;
 //! 4. `look_for`: what a single condition needs, for the engine.
 
+mod drift;
 mod kubernetes;
 mod machines;
 mod remains;
@@ -38,6 +39,7 @@ impl Live<'_> {
         }));
         let machines = machines.await.into_iter().collect();
         observed.machines = machines;
+        self.compare_machines(&mut observed.machines).await;
         observed.vip = self.see_vip(&observed).await;
         let bootstrapped = observed.machines.values().any(|sight| {
             matches!(sight, Sight::Seen(MachineSeen::Ours(talos)) if talos.etcd.as_deref() == Some("Running"))

@@ -20,6 +20,10 @@ Examples:
 ///
 /// Looks at Proxmox, the machines and Kubernetes, and changes nothing. With `--offline` the inventory alone is
 /// worked out, down to every VMID, address and MAC. The same input gives the same plan, everywhere and always.
+///
+/// What differs on machines that run, and no step settles, is told as warnings: options of VMs, releases, images,
+/// machine configs, addresses, and machines that are not in the inventory. They do not change the exit code: it is 2
+/// if there are steps, and 0 if there are none.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Plan {

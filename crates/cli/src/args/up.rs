@@ -20,6 +20,7 @@ Examples:
 ///
 /// Looks first, shows what it would do, and asks. What is done already is left alone, so that running it again does
 /// nothing, and running it after it was stopped goes on. VMs that are not of this cluster are never touched.
+/// Machines that run are not changed: what differs from the inventory is told, and left as it is (exit code 0).
 /// Ctrl-C once finishes what is in flight; twice stops at once. Either way the next run goes on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -1,7 +1,7 @@
 //! `ichor health`: every check, by name.
 
-use ichor_model::Findings;
 use ichor_ops::health::checks;
+use ichor_plan::drift;
 
 use super::{
     live::{self, Intent},
@@ -21,7 +21,7 @@ pub fn run(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
         let desired = stage.site.desired;
         let checks = checks(desired, &stage.observed);
         let shown = text(desired, &checks, terminal.width());
-        Ok(((shown, document(desired, &checks), exit(&checks)), Findings::new()))
+        Ok(((shown, document(desired, &checks), exit(&checks)), drift(desired, &stage.observed)))
     })?;
     match checked {
         Gate::Closed(exit) => Ok(exit),

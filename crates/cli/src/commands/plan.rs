@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ichor_model::{Code, Desired, Finding, Findings, World};
 use ichor_ops::{Halt, converge::Goal, saved_plan::SavedPlan, whole};
-use ichor_plan::preflight;
+use ichor_plan::{drift, preflight};
 use serde_json::Value;
 
 use super::{
@@ -79,9 +79,13 @@ fn live_plan(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, 
             let bytes = SavedPlan::new(desired, &plan).bytes();
             whole::replace(&OperatingSystem, path, &bytes).map_err(|error| Halt::unwritable(path, &error))?;
         }
-        let steps = Steps { desired, plan: &plan, idle: steps::CONVERGED };
+        let left = drift(desired, &stage.observed);
+        let idle = steps::idle(left.iter().count());
+        let steps = Steps { desired, plan: &plan, idle: &idle };
         let shown = (steps::text(steps, terminal.width()), steps::document(steps), plan.is_empty());
-        Ok((shown, found))
+        let mut findings = found;
+        findings.extend(left);
+        Ok((shown, findings))
     })?;
     match planned {
         Gate::Closed(exit) => Ok(exit),

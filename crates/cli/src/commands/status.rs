@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ichor_model::Findings;
 use ichor_ops::converge::look;
+use ichor_plan::drift;
 
 use super::{
     live::{self, Intent},
@@ -28,7 +29,8 @@ pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
         let first = Status::new(desired, &stage.observed);
         if !args.watch || global.output != Output::Table {
             let document = first.document();
-            return Ok(((text(&first, terminal.width()), vec![document]), Findings::new()));
+            let shown = (text(&first, terminal.width()), vec![document]);
+            return Ok((shown, drift(stage.site.desired, &stage.observed)));
         }
         let mut screen = terminal.screen();
         let mut drawn = 0;

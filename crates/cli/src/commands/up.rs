@@ -11,7 +11,8 @@ use ichor_ops::{
     halt::only,
     saved_plan::{self, SavedPlan},
 };
-use ichor_plan::{ClusterPlan, preflight};
+use ichor_plan::{ClusterPlan, drift, preflight};
+use ichor_spec::Sources;
 
 use super::{
     live::{self, Intent, Stage},
@@ -24,7 +25,12 @@ use crate::{
     failure::Failure,
     files,
     operating_system::OperatingSystem,
-    render::{steps, steps::Steps, text},
+    render::{
+        findings::{self, Changes},
+        steps,
+        steps::Steps,
+        text,
+    },
     terminal::Terminal,
 };
 
@@ -75,22 +81,33 @@ fn act(
     if let Some(saved) = saved {
         same(desired, &plan, saved)?;
     }
-    if !plan.is_empty() && !asked.json {
-        terminal.tell(&steps::text(Steps { desired, plan: &plan, idle: steps::CONVERGED }, terminal.width()));
+    let mut findings = found;
+    let left = drift(desired, &stage.observed);
+    if !asked.json {
+        let idle = steps::idle(left.iter().count());
+        terminal.tell(steps::text(Steps { desired, plan: &plan, idle: &idle }, terminal.width()).trim_end());
     }
     if asked.dry_run {
+        findings.extend(left);
         let exit = if plan.is_empty() { Exit::Done } else { Exit::ChangesPending };
-        return Ok((exit, found));
+        return Ok((exit, findings));
     }
-    if !plan.is_empty() && saved.is_none() && !asked.confirmed("Make it so?", "yes") {
-        return Err(Halt::refused(only(run::not_confirmed("nothing was changed"))));
+    if !plan.is_empty() && saved.is_none() {
+        if !asked.yes {
+            // Whoever is asked must know what the plan does not do.
+            findings::tell(&Sources::default(), &left, Changes::None, terminal);
+        }
+        if !asked.confirmed("Make it so?", "yes") {
+            return Err(Halt::refused(only(run::not_confirmed("nothing was changed"))));
+        }
     }
     let ending = run::carry_out(stage, goal, &plan, asked, terminal)?;
     let exit = ending.exit();
+    findings.extend(drift(desired, &ending.observed));
     if exit == Exit::Done {
         finish(stage, &ending, asked, terminal)?;
     }
-    Ok((exit, found))
+    Ok((exit, findings))
 }
 
 /// Gives access to the cluster, and shows it.

@@ -115,7 +115,13 @@ pub fn well(desired: &Desired) -> Observed {
             members.insert(machine.name.to_string(), MemberSeen { id, learner: false });
         }
         let version = machine.kubernetes.to_string();
-        let node = NodeSeen { ready: true, says: String::new(), version, unschedulable: false };
+        let node = NodeSeen {
+            ready: true,
+            says: String::new(),
+            version,
+            unschedulable: false,
+            addresses: Vec::new(),
+        };
         nodes.insert(machine.name.to_string(), node);
     }
     observed.etcd = Sight::Seen(members);
@@ -132,6 +138,7 @@ fn vm(machine: &Machine) -> VmSeen {
         template: false,
         lock: None,
         differences: Vec::new(),
+        drift: Vec::new(),
         medium: false,
         protected: false,
     }
@@ -183,6 +190,7 @@ pub fn ill(desired: &Desired) -> Observed {
         says: says.into(),
         version: "v1.36.3".into(),
         unschedulable,
+        addresses: Vec::new(),
     };
     observed.nodes = Sight::Seen(
         [

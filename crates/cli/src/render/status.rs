@@ -5,10 +5,11 @@ use ichor_model::{
     desired::{Machine, Role},
     observed::{MachineSeen, Owner, Sight, VmSeen},
 };
+use ichor_plan::drift;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::text;
+use super::{steps::left, text};
 
 /// The number of the document's language.
 const SCHEMA: u32 = 1;
@@ -27,6 +28,8 @@ pub struct Status {
     nodes: Nodes,
     machines: Vec<MachineStatus>,
     others: Vec<Other>,
+    /// How many differences to the inventory are left as they are; the findings tell them.
+    differences: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -131,6 +134,7 @@ impl Status {
             nodes: nodes(desired, observed),
             machines: roles.map(|machine| machine_status(machine, observed)).collect(),
             others: others(desired, observed),
+            differences: drift(desired, observed).iter().count(),
         }
     }
 
@@ -280,7 +284,8 @@ fn others(desired: &Desired, observed: &Observed) -> Vec<Other> {
     let other = |(vmid, vm): (VmId, &VmSeen)| {
         let (whose, why) = match whose(&vm.owner) {
             None if vm.template => ("this-cluster", "it is a template".to_owned()),
-            other => other?,
+            None => ("this-cluster", "the inventory has no such machine".to_owned()),
+            Some(other) => other,
         };
         Some(Other { vmid, name: vm.name.clone(), host: vm.host.to_string(), whose, why })
     };
@@ -306,6 +311,9 @@ pub fn text(status: &Status, width: Option<u16>) -> String {
             let line = format!("    VM {}{name} on {}: {}", other.vmid, other.host, other.why);
             text::safe_line(&line)
         }));
+    }
+    if status.differences > 0 {
+        lines.push(format!("  {}", text::warn(&left(status.differences))));
     }
     lines.join("\n") + "\n"
 }
@@ -563,6 +571,7 @@ mod tests {
                                     node -
           other VMs
             VM 3009 `worker-9` on pve2: it is machine `worker-9`, which the inventory has no more
+          2 differences to the inventory are left as they are
         ");
         insta::assert_snapshot!(shown(&fixture::ill(&fixture::live()), Some(120)), @r"
         cluster homelab https://10.0.0.20:6443 (Talos VIP)
@@ -582,7 +591,19 @@ mod tests {
             worker-2  VM 3001 pve2 running   Talos maintenance                               node -
           other VMs
             VM 3009 `worker-9` on pve2: it is machine `worker-9`, which the inventory has no more
+          2 differences to the inventory are left as they are
         ");
+    }
+
+    #[test]
+    fn a_machine_that_left_the_inventory_is_shown() {
+        let mut desired = fixture::live();
+        let observed = fixture::well(&desired);
+        desired.machines.pop();
+        let shown = text(&Status::new(&desired, &observed), Some(80));
+        let shown = anstream::adapter::strip_str(&shown).to_string();
+        assert!(shown.contains("VM 3001 `worker-2` on pve2: the inventory has no such machine\n"), "{shown}");
+        assert!(shown.ends_with("  1 difference to the inventory is left as it is\n"), "{shown}");
     }
 
     #[test]
@@ -678,7 +699,8 @@ mod tests {
               "whose": "this-cluster",
               "why": "it is machine `worker-9`, which the inventory has no more"
             }
-          ]
+          ],
+          "differences": 2
         }
         "#);
     }

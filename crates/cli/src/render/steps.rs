@@ -34,6 +34,21 @@ pub struct Steps<'a> {
 
 /// What `plan` and `up` say when there is nothing to do.
 pub const CONVERGED: &str = "the cluster is as the inventory says";
+
+/// Returns what `plan` says when there is nothing to do and so many differences are left as they are.
+pub fn idle(differences: usize) -> String {
+    match differences {
+        0 => CONVERGED.to_owned(),
+        number => left(number),
+    }
+}
+
+/// Says how many differences between the inventory and the cluster no step settles.
+pub fn left(differences: usize) -> String {
+    let (them, are) = if differences == 1 { ("it is", "is") } else { ("they are", "are") };
+    format!("{} to the inventory {are} left as {them}", text::count(differences, "difference"))
+}
+
 /// What `destroy` says when there is nothing to do.
 pub const GONE: &str = "nothing of this cluster is left";
 
@@ -350,6 +365,7 @@ mod tests {
                 template: false,
                 lock: None,
                 differences: Vec::new(),
+                drift: Vec::new(),
                 medium: false,
                 protected: false,
             };
@@ -488,6 +504,25 @@ mod tests {
             shown(&desired, &plan, Some(80)),
             "ok: cluster `homelab`: nothing to do: the cluster is as the inventory says\n"
         );
+    }
+
+    #[test]
+    fn an_empty_plan_says_how_much_is_left_as_it_is() {
+        let desired = fixture::live();
+        let plan = ClusterPlan::new(Vec::new()).expect("a plan");
+        let said = |differences: usize| {
+            let shown = text(Steps { desired: &desired, plan: &plan, idle: &idle(differences) }, Some(80));
+            anstream::adapter::strip_str(&shown).to_string()
+        };
+        assert_eq!(
+            said(1),
+            "ok: cluster `homelab`: nothing to do: 1 difference to the inventory is left as it is\n"
+        );
+        assert_eq!(
+            said(5),
+            "ok: cluster `homelab`: nothing to do: 5 differences to the inventory are left as they are\n"
+        );
+        assert!(said(0).ends_with(&format!("{CONVERGED}\n")));
     }
 
     #[test]

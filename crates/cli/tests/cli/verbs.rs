@@ -97,9 +97,37 @@ fn a_cluster_is_rehearsed_from_nothing_to_ready_and_back() {
     assert!(up.stdout.contains("node Ready"), "{}", up.stdout);
     assert_eq!(lab.run(&["--lab", "plan"]).code, 0);
     assert_eq!(lab.run(&["--lab", "health"]).code, 0);
+    differences_are_told_and_left(&lab);
     let gone = lab.run(&["--lab", "destroy", "--yes", "--all"]);
     assert_eq!(gone.code, 0, "{}", gone.stderr);
     assert_eq!(lab.run(&["--lab", "plan"]).code, 2);
+}
+
+/// An inventory that changes what runs: no verb calls the cluster equal, and none fails.
+fn differences_are_told_and_left(lab: &Lab) {
+    let changed = whole("a") + "os: {sysctls: {vm.max_map_count: 262144}}\n";
+    lab.write("changed.yaml", changed);
+    let plan = lab.run(&["--lab", "plan", "-f", "changed.yaml"]);
+    assert_eq!(plan.code, 0, "{}", plan.stderr);
+    assert!(
+        plan.stdout.contains("nothing to do: 1 difference to the inventory is left as it is"),
+        "{}",
+        plan.stdout
+    );
+    assert!(
+        plan.stderr.contains("warning[ICH-3133]") && plan.stderr.contains("machine.sysctls"),
+        "{}",
+        plan.stderr
+    );
+    let plan = lab.run(&["--lab", "plan", "-f", "changed.yaml", "-o", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&plan.stdout).expect("JSON");
+    let findings = document["findings"].as_array().expect("findings");
+    assert!(findings.iter().any(|finding| finding["code"] == "ICH-3133"), "{document}");
+    for verb in [&["up", "--yes"][..], &["status"], &["health"]] {
+        let outcome = lab.run(&[&["--lab", "-f", "changed.yaml"], verb].concat());
+        assert_eq!(outcome.code, 0, "{verb:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("ICH-3133"), "{verb:?}: {}", outcome.stderr);
+    }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! - [`document`] reads configs, [`mod@emit`] writes them, and [`schema`] says what there is to read and
 //!   write; [`patch`] changes a config as Talos would, [`mod@validate`] judges it as a node would, and
-//!   [`mod@lint`] looks at a patch before there is anything to apply it to.
+//!   [`mod@lint`] looks at a patch before there is anything to apply it to. [`differences`] says where two
+//!   configs differ.
 //! - [`secrets`] makes, reads and writes the secrets of a cluster, [`pki`] its certificates;
 //!   [`talosconfig`] and [`kubeconfig`] give people access.
 //! - [`generate`] draws up the documents of a machine in the shape of its contract; [`compose`] makes the
@@ -12,6 +13,7 @@
 
 pub mod cidata;
 pub mod compose;
+mod differences;
 pub mod document;
 pub mod emit;
 pub mod generate;
@@ -31,6 +33,7 @@ pub mod talosconfig;
 mod tree;
 pub mod validate;
 
+pub use differences::differences;
 pub use document::{Config, Document};
 pub use emit::emit;
 pub use lint::lint;

@@ -426,6 +426,18 @@ catalogue! {
         "Workers of the cluster still run, so it was there once, and the VMs that etcd was on are gone. Nothing is made in their place: it would be another, empty cluster. Bring the VMs back from a backup, or destroy what is left.";
     3125 STALE_MEMBER "etcd counts a machine that is gone":
         "A VM of a control plane is gone, and etcd has not been told. Its vote still counts, so the cluster survives fewer losses than it seems, and a machine of the same name cannot join. Take the vote away first.";
+    3130 DRIFT_VM "a VM that runs is not as the inventory says":
+        "Somebody changed the VM, or the inventory was changed after it was made. This ichor makes VMs and does not change those that run. Change it in Proxmox, where most options take effect with the next start of the VM, or write into the inventory what is there.";
+    3131 DRIFT_RELEASE "another release runs than the inventory names":
+        "Talos or Kubernetes was upgraded by hand, or the inventory names a new release. This ichor does not upgrade clusters that run. `talosctl upgrade` and `talosctl upgrade-k8s` do; otherwise write the release that runs into the inventory.";
+    3132 DRIFT_IMAGE "another image runs than the inventory stands for":
+        "The schematic of an image says which extensions, kernel arguments and META values it has, and a machine tells which one it runs. It is not the one that the inventory stands for now. Extensions come with an upgrade to the installer of the new schematic, which `ichor image id` names.";
+    3133 DRIFT_CONFIG "a machine runs with another machine config":
+        "The config that the machine runs with was compared with the one that the inventory stands for now. The finding names the places where they differ, and no values, because configs hold secrets. This ichor gives machines their config once. `ichor render` writes the new ones, and `talosctl apply-config` applies them.";
+    3134 DRIFT_ADDRESS "a machine has another address than the inventory says":
+        "Machines that run keep the address that they were made with. At the new one nobody answers, so a run would wait there in vain. Write the old address into the inventory again.";
+    3135 NOT_IN_INVENTORY "a machine of this cluster is not in the inventory":
+        "A VM carries the stamp of this cluster, and the inventory has no machine of that name. This ichor removes no single machines, and a machine that is renamed is another machine. Write it into the inventory again, or take it out by hand: drain its node, remove it from etcd if it is a control plane (`talosctl reset` does both), then delete the node and the VM. `ichor destroy` takes it with the rest of the cluster.";
     3151 JUMP_KEY "a jump host is not the one that it should be":
         "The key that the host showed is not known, is another than the known one, or was revoked. Known keys are in the files that `ssh` reads, `~/.ssh/known_hosts` in most cases. Compare the fingerprint with what the host itself shows before you trust a new key: whoever stands in between can read nothing of Proxmox and the machines, which have keys of their own, but can keep you away from them.";
 }

@@ -126,6 +126,9 @@ pub struct VmSeen {
     /// of making it.
     #[serde(default)]
     pub differences: Vec<String>,
+    /// Options that are not as they should be, in words, while it runs. They are told, and left as they are.
+    #[serde(default)]
+    pub drift: Vec<String>,
     /// Whether something is in its drives that was for the first boot alone: an installer, or a cidata volume that
     /// holds the machine config.
     #[serde(default)]
@@ -185,6 +188,12 @@ pub struct TalosSeen {
     pub unmet: Vec<String>,
     /// How etcd is on it, in Talos' word; nothing where there is none.
     pub etcd: Option<String>,
+    /// Where its machine config is not the one that the inventory stands for: paths, never values.
+    #[serde(default)]
+    pub config_drift: Vec<String>,
+    /// The schematic of the image that it runs, if the inventory stands for another.
+    #[serde(default)]
+    pub other_schematic: Option<String>,
 }
 
 /// A member of etcd.
@@ -207,6 +216,9 @@ pub struct NodeSeen {
     pub version: String,
     /// Whether nothing is scheduled on it.
     pub unschedulable: bool,
+    /// Its addresses in the cluster's network.
+    #[serde(default)]
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Maps whose keys are pairs, as lists: JSON has texts for keys alone.

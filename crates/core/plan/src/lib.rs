@@ -6,10 +6,12 @@
 //! - [`check_together`] compares clusters that live side by side;
 //! - [`up`] plans the way from what is seen to a Ready cluster, [`destroy`] the way to nothing; [`action`] says
 //!   what steps do and what must hold, [`files`] where images
-//!   lie, [`preflight`] what stands in the way, [`privileges`] what the token must be allowed.
+//!   lie, [`preflight`] what stands in the way, [`privileges`] what the token must be allowed;
+//! - [`drift`] says what differs between the inventory and a cluster that runs, and is left as it is.
 
 pub mod action;
 mod destroy;
+mod drift;
 pub mod files;
 pub mod placement;
 mod preflight;
@@ -21,6 +23,7 @@ mod up;
 
 pub use action::{Action, ClusterPlan, ClusterStep, Condition, Phase};
 pub use destroy::{Extent, destroy};
+pub use drift::drift;
 pub use preflight::{preflight, protected_by_others};
 pub use resolve::{Resolution, resolve};
 pub use together::check_together;

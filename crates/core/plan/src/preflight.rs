@@ -10,6 +10,7 @@ use ichor_model::{
 
 use crate::{
     action::{Action, ClusterPlan},
+    drift::left_over,
     files::{has_seed, host_of, storage_of, template_host, template_of},
     privileges::lacking,
     up::has_network,
@@ -29,7 +30,7 @@ pub fn preflight(desired: &Desired, observed: &Observed) -> Findings {
     findings.extend(desired.machines.iter().filter_map(|machine| other_vm(observed, machine)));
     findings.extend(unread(desired, observed, &to_make));
     findings.extend(desired.machines.iter().filter_map(|machine| locked(observed, machine)));
-    findings.extend(desired.machines.iter().filter_map(|machine| taken_address(observed, machine)));
+    findings.extend(desired.machines.iter().filter_map(|machine| taken_address(desired, observed, machine)));
     findings.extend(vip(observed));
     findings.extend(lost_control_planes(desired, observed));
     findings.extend(stale_members(desired, observed));
@@ -144,7 +145,7 @@ fn locked(observed: &Observed, machine: &Machine) -> Option<Finding> {
     )
 }
 
-fn taken_address(observed: &Observed, machine: &Machine) -> Option<Finding> {
+fn taken_address(desired: &Desired, observed: &Observed, machine: &Machine) -> Option<Finding> {
     let free = matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)));
     let why = match observed.machines.get(&machine.name)?.seen()? {
         MachineSeen::Stranger(why) => why.as_str(),
@@ -158,6 +159,9 @@ fn taken_address(observed: &Observed, machine: &Machine) -> Option<Finding> {
             format!("`{}` runs, and whoever answers at its address does not know our secrets", machine.name);
         let remedy = "if the machine was made with other secrets, bring them back:\n    ichor secrets import FILE\notherwise somebody else has taken its address: find out who";
         return Some(Finding::error(Code::ADDRESS_TAKEN, None, message).because(why).remedy(remedy));
+    }
+    if let Some((vmid, left)) = left_over(desired, observed).find(|(_, vm)| vm.running && !vm.template) {
+        return Some(renamed(machine, why, vmid, &left.name));
     }
     let message = format!("somebody else answers at the address of `{}`", machine.name);
     Some(
@@ -203,6 +207,18 @@ fn stale_members(desired: &Desired, observed: &Observed) -> Vec<Finding> {
             ))
     });
     told.collect()
+}
+
+/// Who answers may well be a machine of ours that was renamed: its VM has the old name.
+fn renamed(machine: &Machine, why: &str, vmid: VmId, old: &str) -> Finding {
+    let message = format!("the address of `{}` is taken, perhaps by `{old}` of this cluster", machine.name);
+    Finding::error(Code::ADDRESS_TAKEN, None, message)
+        .because(why)
+        .because(format!("`{old}` (VM {vmid}) runs, and the inventory has no machine of that name"))
+        .remedy(format!(
+            "machines keep their name: if `{}` is meant to be `{old}`, call it so again; if not, give it another `address`",
+            machine.name
+        ))
 }
 
 fn vip(observed: &Observed) -> Option<Finding> {

@@ -84,5 +84,6 @@ fn see(node: &api::Node) -> NodeSeen {
         says: node.ready.message.clone(),
         version: node.kubelet.clone(),
         unschedulable: node.unschedulable,
+        addresses: node.addresses.clone(),
     }
 }

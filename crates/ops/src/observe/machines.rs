@@ -259,6 +259,7 @@ async fn look(talos: &Talos) -> Result<TalosSeen, Error> {
             })
             .unwrap_or_default(),
         etcd,
+        ..TalosSeen::default()
     })
 }
 

@@ -142,7 +142,19 @@ impl Live<'_> {
                 Err(error) => return Sight::Unseen(error.to_string()),
             },
         };
-        self.describe(vmid, &guest.node, config, running).await
+        let mut sight = self.describe(vmid, &guest.node, config, running).await;
+        if let Sight::Seen(Some(seen)) = &mut sight {
+            seen.drift.extend(self.other_pool(seen, guest.pool.as_deref()));
+        }
+        sight
+    }
+
+    /// Only the list of all VMs tells pools. An inventory without one asks for none.
+    fn other_pool(&self, seen: &VmSeen, is: Option<&str>) -> Option<String> {
+        let wanted = self.desired.proxmox.pool.as_deref()?;
+        let told = seen.owner == Owner::Ours && seen.running && is != Some(wanted);
+        let is = is.map_or_else(|| "in no pool".to_owned(), |pool| format!("in pool `{pool}`"));
+        told.then(|| format!("it is {is}, wanted `{wanted}`"))
     }
 
     async fn is_running(&self, host: &HostName, vmid: VmId) -> Result<bool, ichor_pve::Error> {
@@ -217,6 +229,7 @@ impl Live<'_> {
             template: config.text("template").as_deref() == Some("1"),
             lock: config.text("lock"),
             differences: Vec::new(),
+            drift: Vec::new(),
             medium: false,
             protected: config.text("protection").as_deref() == Some("1"),
         };
@@ -261,7 +274,9 @@ impl Live<'_> {
         let shape = self.shape(machine);
         seen.medium = !self.passing_media(machine, config).is_empty();
         // A VM that runs was finished once; what differs now is not for making it.
-        if !seen.running && seen.differences.is_empty() {
+        if seen.running {
+            seen.drift = shape.differences(config).iter().map(drift).collect();
+        } else if seen.differences.is_empty() {
             let differences = shape.differences(config).into_iter().filter(Difference::is_ours_to_settle);
             seen.differences = differences.map(|difference| difference.to_string()).collect();
             if self.seed_to_insert(machine, config).is_some() {
@@ -454,6 +469,17 @@ impl Live<'_> {
     pub(crate) fn storages(&self) -> Observed {
         let storages = self.seen_storages.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         Observed { storages, ..Observed::default() }
+    }
+}
+
+/// Says how an option of a VM that runs differs. Notes are long, and everybody can read them in Proxmox.
+fn drift(difference: &Difference) -> String {
+    match difference.option.as_str() {
+        "description" => "its notes lack what the inventory says, or the stamp".into(),
+        option if option.starts_with("ipconfig") => {
+            format!("{difference}; a machine that runs keeps the address that it has")
+        }
+        _ => difference.to_string(),
     }
 }
 

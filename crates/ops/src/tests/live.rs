@@ -77,6 +77,17 @@ impl Rehearsal {
     }
 
     pub async fn try_run(&self, goal: Goal) -> Result<Ended, Halt> {
+        self.with(async |live| {
+            let observed = look(live).await.expect("a look");
+            let journal = Journal::new("test", Box::new(()));
+            let events: Arc<dyn EventSink> = Arc::new(());
+            converge(live, &goal, observed, &journal, Past::default(), &events, &Cancel::default()).await
+        })
+        .await
+    }
+
+    /// Does something with the cluster.
+    pub async fn with<T>(&self, act: impl AsyncFnOnce(&Live<'_>) -> T) -> T {
         let mut sources = Sources::default();
         let found = bundle::of_cluster(&self.memory, site(&self.desired), None, Signer::Talos, &mut sources);
         let found = found.expect("secrets");
@@ -89,10 +100,7 @@ impl Rehearsal {
         let keys = Keys::new(&self.memory, &found.bundle).expect("keys");
         let live =
             Live::new(&self.desired, pve, reach, Some((keys, &found.bundle)), &materials).expect("live");
-        let observed = look(&live).await.expect("a look");
-        let journal = Journal::new("test", Box::new(()));
-        let events: Arc<dyn EventSink> = Arc::new(());
-        converge(&live, &goal, observed, &journal, Past::default(), &events, &Cancel::default()).await
+        act(&live).await
     }
 
     fn changes(&self) -> usize {

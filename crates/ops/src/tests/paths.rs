@@ -72,6 +72,8 @@ impl Trial {
     async fn up(&self) -> Ended {
         let ended = self.0.run(Goal::up()).await;
         assert!(ended.done, "{}", failures(&ended));
+        let left = ichor_plan::drift(&self.0.desired, &ended.observed);
+        assert!(left.is_empty(), "a cluster that was just made differs: {left:#?}");
         self.drives_are_as_they_stay();
         ended
     }

@@ -107,6 +107,19 @@ fn addresses_that_somebody_else_has() {
 }
 
 #[test]
+fn an_address_that_a_renamed_machine_has() {
+    let told = found(POOLED, |stage| {
+        let old = VmSeen { running: true, name: "old-1".into(), ..vm(&host("pve1"), Owner::Ours) };
+        stage.put(ichor_model::VmId::new(3900).expect("a number"), old);
+        let there = MachineSeen::Stranger("another machine of this cluster answers there".into());
+        stage.talk(&"w-1".parse().expect("a name"), there);
+    });
+    let [told] = &told[..] else { panic!("{told:?}") };
+    assert!(told.contains("the address of `w-1` is taken, perhaps by `old-1` of this cluster"), "{told}");
+    assert!(told.contains("`old-1` (VM 3900) runs, and the inventory has no machine of that name"), "{told}");
+}
+
+#[test]
 fn releases_that_cannot_import_images() {
     let old = |stage: &mut Stage| {
         stage.observed.release = Sight::Seen(Release { major: 8, minor: 3 });

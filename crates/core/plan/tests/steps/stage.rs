@@ -184,6 +184,7 @@ impl Stage {
                     says: String::new(),
                     version: String::new(),
                     unschedulable: false,
+                    addresses: Vec::new(),
                 };
                 nodes.insert(machine.to_string(), node);
                 self.observed.nodes = Sight::Seen(nodes);
@@ -210,6 +211,7 @@ pub fn vm(host: &HostName, owner: Owner) -> VmSeen {
         template: false,
         lock: None,
         differences: Vec::new(),
+        drift: Vec::new(),
         medium: false,
         protected: false,
     }
