@@ -267,9 +267,13 @@ fn unforeseen(plan: &ClusterPlan, agreed: &ClusterPlan) -> Option<Finding> {
     let is_agreed = |step: &ClusterStep| {
         agreed.steps().iter().any(|agreed| agreed.id == step.id && agreed.action == step.action)
     };
-    // A second beginning of etcd would be another, empty cluster.
-    let is_harmless = |step: &ClusterStep| {
-        step.impact <= Impact::Adds && !matches!(step.action, Action::BootstrapEtcd { .. })
+    let is_harmless = |step: &ClusterStep| match &step.action {
+        // A second beginning of etcd would be another, empty cluster.
+        Action::BootstrapEtcd { .. } => false,
+        // What an interrupted upload left is known when that has ended. It is made from the inventory, and holds
+        // secrets.
+        Action::DeleteVolume { volume, .. } => volume.contains("ichor-cidata-"),
+        _ => step.impact <= Impact::Adds,
     };
     let steps: Vec<&ClusterStep> =
         plan.steps().iter().filter(|step| !is_harmless(step) && !is_agreed(step)).collect();
