@@ -273,6 +273,8 @@ fn unforeseen(plan: &ClusterPlan, agreed: &ClusterPlan) -> Option<Finding> {
         // What an interrupted upload left is known when that has ended. It is made from the inventory, and holds
         // secrets.
         Action::DeleteVolume { volume, .. } => volume.contains("ichor-cidata-"),
+        // A machine that an earlier run began has its medium still to be taken out when it is Ready.
+        Action::DetachMedium { .. } => true,
         _ => step.impact <= Impact::Adds,
     };
     let steps: Vec<&ClusterStep> =

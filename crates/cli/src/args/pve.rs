@@ -37,13 +37,19 @@ pub enum PveVerb {
 #[derive(Debug, clap::Args)]
 pub struct Role {
     /// The major release of Proxmox.
-    #[arg(long, value_name = "RELEASE", default_value = "9")]
+    #[arg(
+        long,
+        value_name = "RELEASE",
+        env = "ICHOR_PVE_ROLE_RELEASE",
+        hide_env_values = true,
+        default_value = "9"
+    )]
     pub release: Major,
     /// The user, with its realm.
-    #[arg(long, value_name = "USER@REALM", default_value = "ichor@pve", value_parser = user)]
+    #[arg(long, value_name = "USER@REALM", env = "ICHOR_PVE_ROLE_USER", hide_env_values = true, default_value = "ichor@pve", value_parser = user)]
     pub user: String,
     /// The name of the token; absent: the cluster's.
-    #[arg(long, value_name = "NAME", value_parser = token)]
+    #[arg(long, value_name = "NAME", env = "ICHOR_PVE_ROLE_TOKEN", hide_env_values = true, value_parser = token)]
     pub token: Option<String>,
 }
 

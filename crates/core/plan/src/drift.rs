@@ -62,7 +62,7 @@ fn named(machines: &[&Machine]) -> String {
 }
 
 /// Lists words: `a, b and c`, and how many there are beyond what anybody reads.
-fn listed(words: &[String]) -> String {
+pub(crate) fn listed(words: &[String]) -> String {
     match words {
         [first @ .., last] if !first.is_empty() && words.len() <= MOST_NAMED => {
             format!("{} and {last}", first.join(", "))
@@ -102,7 +102,7 @@ fn vms(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         let (vm, is) = if machines.len() == 1 { ("VM", "is") } else { ("VMs", "are") };
         let message = format!("the {vm} of {} {is} not as the inventory says", named(&machines));
         let finding = Finding::warning(Code::DRIFT_VM, None, message);
-        let finding = told.iter().take(MOST_NAMED).fold(finding, |finding, one| finding.because(one));
+        let finding = told.iter().take(MOST_NAMED).fold(finding, Finding::because);
         let more = told.len().saturating_sub(MOST_NAMED);
         let finding = if more > 0 { finding.because(format!("and {more} more")) } else { finding };
         finding.remedy(

@@ -10,7 +10,7 @@ use ichor_model::{
 
 use crate::{
     action::{Action, ClusterPlan},
-    drift::left_over,
+    drift::{left_over, listed},
     files::{has_seed, host_of, storage_of, template_host, template_of},
     privileges::lacking,
     up::has_network,
@@ -160,8 +160,10 @@ fn taken_address(desired: &Desired, observed: &Observed, machine: &Machine) -> O
         let remedy = "if the machine was made with other secrets, bring them back:\n    ichor secrets import FILE\notherwise somebody else has taken its address: find out who";
         return Some(Finding::error(Code::ADDRESS_TAKEN, None, message).because(why).remedy(remedy));
     }
-    if let Some((vmid, left)) = left_over(desired, observed).find(|(_, vm)| vm.running && !vm.template) {
-        return Some(renamed(machine, why, vmid, &left.name));
+    let ours = left_over(desired, observed).filter(|(_, vm)| vm.running && !vm.template);
+    let ours: Vec<String> = ours.map(|(vmid, vm)| format!("`{}` (VM {vmid})", vm.name)).collect();
+    if !ours.is_empty() {
+        return Some(renamed(machine, why, &ours));
     }
     let message = format!("somebody else answers at the address of `{}`", machine.name);
     Some(
@@ -210,14 +212,14 @@ fn stale_members(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 }
 
 /// Who answers may well be a machine of ours that was renamed: its VM has the old name.
-fn renamed(machine: &Machine, why: &str, vmid: VmId, old: &str) -> Finding {
-    let message = format!("the address of `{}` is taken, perhaps by `{old}` of this cluster", machine.name);
+fn renamed(machine: &Machine, why: &str, ours: &[String]) -> Finding {
+    let name = &machine.name;
+    let message = format!("the address of `{name}` is taken, perhaps by a machine of this cluster");
     Finding::error(Code::ADDRESS_TAKEN, None, message)
         .because(why)
-        .because(format!("`{old}` (VM {vmid}) runs, and the inventory has no machine of that name"))
+        .because(format!("of this cluster, running, and not in the inventory: {}", listed(ours)))
         .remedy(format!(
-            "machines keep their name: if `{}` is meant to be `{old}`, call it so again; if not, give it another `address`",
-            machine.name
+            "machines keep their names: if `{name}` is one of them, call it so again; if not, give it another `address`"
         ))
 }
 

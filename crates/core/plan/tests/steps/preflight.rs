@@ -115,8 +115,8 @@ fn an_address_that_a_renamed_machine_has() {
         stage.talk(&"w-1".parse().expect("a name"), there);
     });
     let [told] = &told[..] else { panic!("{told:?}") };
-    assert!(told.contains("the address of `w-1` is taken, perhaps by `old-1` of this cluster"), "{told}");
-    assert!(told.contains("`old-1` (VM 3900) runs, and the inventory has no machine of that name"), "{told}");
+    assert!(told.contains("the address of `w-1` is taken, perhaps by a machine of this cluster"), "{told}");
+    assert!(told.contains("running, and not in the inventory: `old-1` (VM 3900)"), "{told}");
 }
 
 #[test]
