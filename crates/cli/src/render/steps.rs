@@ -396,7 +396,7 @@ mod tests {
           + start VM 2000                there is no VM 2000
           . wait for Talos               nobody answers at its address
           + apply the machine config     nobody answers at its address
-          . join etcd                    no control plane answers
+          . join etcd                    nobody answers at its address
           . wait for the node            Kubernetes does not answer
 
         worker worker-2
@@ -426,7 +426,7 @@ mod tests {
           + start VM 2000                there is no VM 2000
           . wait for Talos               nobody answers at its address
           + apply the machine config     nobody answers at its address
-          . join etcd                    no control plane answers
+          . join etcd                    nobody answers at its address
           . wait for the node            Kubernetes does not answer
 
         worker worker-2

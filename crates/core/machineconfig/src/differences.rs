@@ -98,9 +98,9 @@ version: v1alpha1
             told,
             [
                 "machine.token",
+                "machine.certSANs",
                 "machine.kubelet.image",
                 "machine.kubelet.extraArgs.feature-gates",
-                "machine.certSANs",
                 "HostnameConfig: hostname",
                 "TimeSyncConfig",
             ]
