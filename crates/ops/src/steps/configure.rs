@@ -22,13 +22,15 @@ use ichor_talos::{
     api::{self, ApplyMode},
 };
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::task;
 use crate::live::{Listening, Live, Pin, pve_trouble, talos_trouble, transient};
 
 /// How long a console may take until the key is on it, from the start of the VM.
 const KEY_WITHIN: Duration = Duration::from_mins(10);
+/// How long the key may take to be on the console once the machine answers: it is printed just before that.
+const HEARD_WITHIN: Duration = Duration::from_secs(20);
 /// Between two looks whether a machine has its config already.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -76,7 +78,7 @@ pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
     let known = live.memory.pinned(&machine.name);
     if known.is_none() {
         // Nobody may have waited for its key yet. A console has one reader: the open one is read before another.
-        hear(live, machine).await;
+        let _ = timeout(HEARD_WITHIN, hear(live, machine)).await;
     }
     let pin = match live.memory.pinned(&machine.name) {
         Some(pin) => pin,
