@@ -96,8 +96,8 @@ pub struct Ended {
 }
 
 /// Looks at everything Proxmox shows, and tells what stood in the way if that fails.
-pub async fn first_look(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, Halt> {
-    survey(pve, wanted).await.map_err(|error| Halt::preflight(only(not_seen(&error, pve.token()))))
+pub async fn first_look(pve: &Pve, cluster: &str, wanted: &BTreeSet<VmId>) -> Result<Survey, Halt> {
+    survey(pve, cluster, wanted).await.map_err(|error| Halt::preflight(only(not_seen(&error, pve.token()))))
 }
 
 fn not_seen(error: &ichor_pve::Error, token: &str) -> Finding {
@@ -132,7 +132,7 @@ fn not_seen(error: &ichor_pve::Error, token: &str) -> Finding {
 pub async fn look(live: &Live<'_>) -> Result<Observed, Halt> {
     let wanted = live.desired.machines.iter().map(|machine| machine.vmid);
     let wanted = wanted.chain(live.desired.templates.iter().map(|template| template.vmid)).collect();
-    let survey = first_look(&live.pve, &wanted).await?;
+    let survey = first_look(&live.pve, live.desired.cluster.name.as_str(), &wanted).await?;
     Ok(live.observe(&survey).await)
 }
 

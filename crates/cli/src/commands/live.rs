@@ -87,7 +87,7 @@ pub fn with<'t, T>(
         let making = make_key(place, site, intent);
         let world = World::open(place, site, &runtime, terminal)?;
         let pve = proxmox(&site.desired.proxmox.endpoint, &world.reach)?;
-        let survey = runtime.block_on(first_look(&pve, &wanted(site)))?;
+        let survey = runtime.block_on(first_look(&pve, site.name(), &wanted(site)))?;
         let seen = survey.world(&site.desired.cluster.id);
         Ok(((world, pve, survey, seen, making), Findings::new()))
     })?;

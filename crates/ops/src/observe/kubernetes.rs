@@ -1,35 +1,23 @@
 //! Looking at Kubernetes.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use ichor_kube::api;
 use ichor_model::observed::{NodeSeen, Sight};
-use tokio::time::Instant;
 
+use super::last::Last;
 use crate::live::Live;
-
-/// Every node is waited for on its own, and one list answers for all of them.
-const FRESH: Duration = Duration::from_millis(250);
 
 /// Nodes by name.
 pub type Nodes = Sight<BTreeMap<String, NodeSeen>>;
 
 /// The last list of nodes.
-#[derive(Debug, Default)]
-pub struct LastNodes(tokio::sync::Mutex<Option<(Instant, Nodes)>>);
+pub type LastNodes = Last<Nodes>;
 
 impl Live<'_> {
     /// Looks at the nodes, as the first control plane whose API server answers shows them.
     pub(super) async fn see_nodes(&self) -> Nodes {
-        let mut last = self.nodes.0.lock().await;
-        if let Some((at, nodes)) = last.as_ref()
-            && at.elapsed() < FRESH
-        {
-            return nodes.clone();
-        }
-        let nodes = self.list_nodes().await;
-        *last = Some((Instant::now(), nodes.clone()));
-        nodes
+        self.nodes.get(|| self.list_nodes()).await
     }
 
     async fn list_nodes(&self) -> Nodes {

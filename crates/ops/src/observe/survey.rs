@@ -15,16 +15,22 @@ use ichor_pve::{
     ownership::{Identity, identify},
 };
 
+use tokio::time::Instant;
+
 use crate::live::Pve;
 
 /// Most configs that are asked for at once. Proxmox has three workers.
 const AT_ONCE: usize = 6;
-/// The tag that all VMs of ours carry. It proves nothing; it tells which VMs are worth asking.
+/// The tag that all VMs of ours carry, beside the cluster's name or the word for templates. Tags prove nothing; they
+/// tell which VMs are worth asking.
 const TAG: &str = "ichor";
+const TEMPLATE_TAG: &str = "template";
 
 /// What Proxmox shows: hosts, storages and guests, and the configs of VMs that may be ours.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Survey {
+    /// When it began.
+    pub at: Instant,
     /// The release, if it could be read.
     pub release: Option<Release>,
     /// Hosts.
@@ -37,11 +43,19 @@ pub struct Survey {
     pub configs: BTreeMap<VmId, Result<VmConfig, String>>,
 }
 
-/// Looks at Proxmox. VMs under the numbers that are `wanted` are asked whatever they look like.
-pub async fn survey(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, ichor_pve::Error> {
+/// Looks at Proxmox for a cluster. VMs under the numbers that are `wanted` are asked whatever they look like.
+pub async fn survey(pve: &Pve, cluster: &str, wanted: &BTreeSet<VmId>) -> Result<Survey, ichor_pve::Error> {
+    let at = Instant::now();
     let (version, resources) = (api::version(), api::resources());
     let (version, resources) = tokio::join!(pve.send(&version), pve.send(&resources));
-    let mut survey = Survey { release: release(&version?.release), ..Survey::default() };
+    let mut survey = Survey {
+        at,
+        release: release(&version?.release),
+        hosts: Vec::new(),
+        storages: Vec::new(),
+        guests: BTreeMap::new(),
+        configs: BTreeMap::new(),
+    };
     for resource in resources? {
         match resource {
             Resource::Guest(guest) => drop(survey.guests.insert(guest.vmid, guest)),
@@ -53,7 +67,7 @@ pub async fn survey(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, ichor_
     let asked: Vec<(VmId, HostName)> = survey
         .guests
         .values()
-        .filter(|guest| guest.kind == "qemu" && (wanted.contains(&guest.vmid) || is_tagged(guest)))
+        .filter(|guest| guest.kind == "qemu" && (wanted.contains(&guest.vmid) || is_tagged(guest, cluster)))
         .map(|guest| (guest.vmid, guest.node.clone()))
         .collect();
     let configs = stream::iter(asked).map(|(vmid, host)| async move {
@@ -64,8 +78,11 @@ pub async fn survey(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, ichor_
     Ok(survey)
 }
 
-fn is_tagged(guest: &GuestRow) -> bool {
-    guest.tags.as_deref().unwrap_or_default().split([';', ',', ' ']).any(|tag| tag == TAG)
+/// Whether a VM looks like one of a cluster. Those of other clusters need not be asked.
+fn is_tagged(guest: &GuestRow, cluster: &str) -> bool {
+    let tags = guest.tags.as_deref().unwrap_or_default();
+    let has = |wanted: &str| tags.split([';', ',', ' ']).any(|tag| tag.eq_ignore_ascii_case(wanted));
+    has(TAG) && (has(cluster) || has(TEMPLATE_TAG))
 }
 
 fn release(text: &str) -> Option<Release> {

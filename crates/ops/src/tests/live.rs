@@ -85,7 +85,7 @@ impl Rehearsal {
                 .expect("materials");
         let reach = self.reach();
         let pve = proxmox(&self.desired.proxmox.endpoint, &reach).expect("a client");
-        first_look(&pve, &BTreeSet::new()).await.expect("a look");
+        first_look(&pve, self.desired.cluster.name.as_str(), &BTreeSet::new()).await.expect("a look");
         let keys = Keys::new(&self.memory, &found.bundle).expect("keys");
         let live =
             Live::new(&self.desired, pve, reach, Some((keys, &found.bundle)), &materials).expect("live");
