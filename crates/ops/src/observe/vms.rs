@@ -70,7 +70,10 @@ impl Live<'_> {
         );
         observed.vms = vms.await.into_iter().collect();
         for (vmid, sight) in &observed.vms {
-            if let Sight::Seen(seen) = sight {
+            // The list may say for seconds too long that a VM is off.
+            if let Sight::Seen(seen) = sight
+                && seen.as_ref().is_none_or(|vm| vm.running)
+            {
                 self.notes.vm(*vmid, seen.clone(), survey.at);
             }
         }
