@@ -113,6 +113,10 @@ impl Sink for JournalFile {
         self.0.write_all(format!("{line}\n").as_bytes())?;
         self.0.sync_data()
     }
+
+    fn is_slow(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(all(test, unix))]

@@ -67,6 +67,13 @@ pub trait Effects<A, C>: Send + Sync {
     /// Judges a condition on a fresh look.
     fn judge(&self, condition: &C) -> impl Future<Output = Verdict> + Send;
 
+    /// Judges a condition by what was seen a moment ago, if nobody can have changed it since: looking again would
+    /// only cost a call. Nothing, if it takes a look.
+    fn recall(&self, condition: &C) -> Option<Verdict> {
+        let _ = condition;
+        None
+    }
+
     /// Does what a step says. The effect may go on when this returns: the engine waits for [`Step::done`].
     fn perform(
         &self,
@@ -92,8 +99,8 @@ impl StepContext<'_> {
     }
 
     /// Keeps a receipt. It is on disk when this returns.
-    pub fn keep_receipt(&self, receipt: &str) -> Result<(), EffectError> {
-        self.journal.receipt(self.step, receipt).map_err(|error| {
+    pub async fn keep_receipt(&self, receipt: &str) -> Result<(), EffectError> {
+        self.journal.receipt(self.step, receipt).await.map_err(|error| {
             EffectError::Unsure(Report::new(format!("the journal cannot be written: {error}")))
         })
     }

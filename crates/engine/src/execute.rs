@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use ichor_model::step::{Plan, Step, StepId, Verdict};
+use ichor_model::step::{Impact, Plan, Step, StepId, Verdict};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
@@ -21,9 +21,10 @@ use crate::{
 };
 
 /// Between two looks at the world, at first and at most.
-const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// What takes long is looked at less often: no later than it is there by such a share of the time waited so far.
-const LOOKS_WITHIN: u32 = 60;
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// What takes long is looked at less often: what is there is seen late by no more than such a share of the time that it
+/// took.
+const LOOKS_WITHIN: u32 = 20;
 /// Between two attempts, at first and at most.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 /// How long a world that shows nothing is asked again, where an answer is needed to go on.
@@ -83,6 +84,8 @@ where
         }
     }
     drop(running);
+    // What is lost here costs the next run a look.
+    let _ = journal.flush().await;
     let stopped = policy.cancel.haste() != Haste::None;
     if stopped {
         events.emit(Event::Stopping);
@@ -210,11 +213,19 @@ enum Found {
 impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
     /// 1. what is done is skipped; 2. guards; 3. intent, effect, outcome; 4. waiting until it is done.
     async fn run(&mut self) -> io::Result<Outcome> {
-        if self.judge(&self.step.done).await == Verdict::Holds {
+        let recalled = self.run.effects.recall(&self.step.done);
+        let by_memory = recalled.is_some();
+        let done = match recalled {
+            Some(done) => done,
+            None => self.judge(&self.step.done).await,
+        };
+        if done == Verdict::Holds {
             return Ok(Outcome::Skipped);
         }
         if let Some(outcome) = self.guards().await {
-            return Ok(outcome);
+            // Somebody may have done it since it was last seen.
+            let done = by_memory && self.judge(&self.step.done).await == Verdict::Holds;
+            return Ok(if done { Outcome::Skipped } else { outcome });
         }
         let outcome = self.attempts().await?;
         self.run.journal.ended(&self.step.id, &outcome)?;
@@ -232,6 +243,9 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
     /// What cannot be judged now may be judged a moment later; what fails is refused at once.
     async fn guards(&mut self) -> Option<Outcome> {
         for guard in &self.step.guards {
+            if self.run.effects.recall(guard) == Some(Verdict::Holds) {
+                continue;
+            }
             let message = match self.look_for(guard, false).await {
                 Found::Holds => continue,
                 Found::Fails(why) => why,
@@ -246,7 +260,10 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
         let mut pause = TRY_AGAIN.0;
         let mut last: Option<Report> = None;
         for attempt in 1.. {
-            self.run.journal.started(&self.step.id, attempt)?;
+            match self.step.impact {
+                Impact::Waits => self.run.journal.waits(&self.step.id, attempt)?,
+                _ => self.run.journal.started(&self.step.id, attempt).await?,
+            }
             self.run.events.emit(Event::Started { step: self.step.id.clone(), attempt });
             let report = match self.perform(attempt, last.as_ref()).await {
                 Ok(()) => return Ok(self.wait_until_done().await),
@@ -299,6 +316,9 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
     }
 
     async fn wait_until_done(&mut self) -> Outcome {
+        if self.run.effects.recall(&self.step.done) == Some(Verdict::Holds) {
+            return Outcome::Done;
+        }
         match self.look_for(&self.step.done, true).await {
             Found::Holds => Outcome::Done,
             Found::Fails(why) => {
@@ -310,8 +330,8 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
 
     /// Looks again and again: until a condition is known or, with patience, until it holds.
     async fn look_for(&mut self, condition: &C, patient: bool) -> Found {
-        let mut pause = if patient { self.step.expected.min(LOOK_AGAIN.1) } else { LOOK_AGAIN.0 };
-        let until = if patient { self.deadline } else { self.deadline.min(Instant::now() + BLIND_FOR) };
+        let since = Instant::now();
+        let until = if patient { self.deadline } else { self.deadline.min(since + BLIND_FOR) };
         loop {
             let found = match self.judge(condition).await {
                 Verdict::Holds => return Found::Holds,
@@ -319,15 +339,14 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
                 Verdict::Fails(why) => Found::Fails(why),
                 Verdict::Unknown(why) => Found::Unknown(why),
             };
+            let pause = (since.elapsed() / LOOKS_WITHIN).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1);
             if Instant::now() + pause >= until {
                 return found;
             }
             if let Found::Fails(why) | Found::Unknown(why) = &found {
                 self.say(why);
             }
-            sleep(pause.max(LOOK_AGAIN.0)).await;
-            let most = LOOK_AGAIN.1.max(self.began.elapsed() / LOOKS_WITHIN);
-            pause = (pause.max(LOOK_AGAIN.0) * 2).min(most);
+            sleep(pause).await;
         }
     }
 

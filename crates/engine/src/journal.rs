@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     io::{self, BufRead},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use ichor_model::step::StepId;
@@ -22,8 +22,14 @@ const MAX_LINE: usize = 1024 * 1024;
 
 /// Where a journal is kept.
 pub trait Sink: Send {
-    /// Adds a line, and returns when it would survive a crash.
+    /// Adds a line, or several in one text, and returns when they would survive a crash.
     fn append(&mut self, line: &str) -> io::Result<()>;
+
+    /// Whether that takes so long that others should not have to wait: a disk takes milliseconds, and as long for a
+    /// hundred lines as for one. They are then written together, on a thread of their own.
+    fn is_slow(&self) -> bool {
+        false
+    }
 }
 
 /// A journal that forgets, for runs that need none.
@@ -73,7 +79,26 @@ pub enum Entry {
 /// The journal of a run.
 pub struct Journal {
     run: String,
-    sink: Mutex<Box<dyn Sink>>,
+    slow: bool,
+    sink: Arc<Mutex<Box<dyn Sink>>>,
+    waiting: Mutex<Waiting>,
+    written: tokio::sync::Mutex<Written>,
+}
+
+/// Lines that were not written yet.
+#[derive(Default)]
+struct Waiting {
+    lines: Vec<String>,
+    /// How many lines there have been.
+    count: u64,
+}
+
+/// How far writing has come.
+#[derive(Default)]
+struct Written {
+    count: u64,
+    /// Whether lines were lost: nothing is written behind a gap.
+    broken: bool,
 }
 
 impl fmt::Debug for Journal {
@@ -85,28 +110,78 @@ impl fmt::Debug for Journal {
 impl Journal {
     /// Begins the journal of a run.
     pub fn new(run: impl Into<String>, sink: Box<dyn Sink>) -> Self {
-        Self { run: run.into(), sink: Mutex::new(sink) }
+        Self {
+            run: run.into(),
+            slow: sink.is_slow(),
+            sink: Arc::new(Mutex::new(sink)),
+            waiting: Mutex::default(),
+            written: tokio::sync::Mutex::default(),
+        }
     }
 
-    pub(crate) fn started(&self, step: &StepId, attempt: u32) -> io::Result<()> {
-        self.append(step, Entry::Started { attempt })
+    /// Writes that a step is about to be done. It is on disk when this returns.
+    pub(crate) async fn started(&self, step: &StepId, attempt: u32) -> io::Result<()> {
+        self.hand_in(step, Entry::Started { attempt })?;
+        self.flush().await
     }
 
-    pub(crate) fn receipt(&self, step: &StepId, receipt: &str) -> io::Result<()> {
-        self.append(step, Entry::Receipt { receipt: receipt.to_owned() })
+    /// Writes that a step begins which changes nothing: that may be on disk later.
+    pub(crate) fn waits(&self, step: &StepId, attempt: u32) -> io::Result<()> {
+        self.hand_in(step, Entry::Started { attempt })
     }
 
+    /// Writes a receipt. It is on disk when this returns.
+    pub(crate) async fn receipt(&self, step: &StepId, receipt: &str) -> io::Result<()> {
+        self.hand_in(step, Entry::Receipt { receipt: receipt.to_owned() })?;
+        self.flush().await
+    }
+
+    /// Writes how a step ended. That may be on disk later: without it the next run looks once more.
     pub(crate) fn ended(&self, step: &StepId, outcome: &Outcome) -> io::Result<()> {
         let known = !matches!(outcome, Outcome::Unknown { .. });
         let outcome = serde_json::to_string(outcome)?;
-        self.append(step, Entry::Ended { known, outcome })
+        self.hand_in(step, Entry::Ended { known, outcome })
     }
 
-    fn append(&self, step: &StepId, entry: Entry) -> io::Result<()> {
+    /// Takes a line. What is not slow has it at once.
+    fn hand_in(&self, step: &StepId, entry: Entry) -> io::Result<()> {
         let line = Line { schema: SCHEMA, run: self.run.clone(), step: step.clone(), entry };
         let line = serde_json::to_string(&line)?;
-        self.sink.lock().unwrap_or_else(PoisonError::into_inner).append(&line)
+        if !self.slow {
+            return lock(&self.sink).append(&line);
+        }
+        let mut waiting = lock(&self.waiting);
+        waiting.lines.push(line);
+        waiting.count += 1;
+        Ok(())
     }
+
+    /// Returns when every line that was handed in before is on disk. One writer writes for all who wait.
+    pub(crate) async fn flush(&self) -> io::Result<()> {
+        let wanted = lock(&self.waiting).count;
+        let mut written = self.written.lock().await;
+        if written.broken {
+            return Err(io::Error::other("an earlier line could not be written"));
+        }
+        if written.count >= wanted {
+            return Ok(());
+        }
+        let (lines, count) = {
+            let mut waiting = lock(&self.waiting);
+            (std::mem::take(&mut waiting.lines), waiting.count)
+        };
+        // Whoever is dropped meanwhile has taken the lines along: then nobody may go on as if they were written.
+        written.broken = true;
+        let sink = Arc::clone(&self.sink);
+        let wrote = tokio::task::spawn_blocking(move || lock(&sink).append(&lines.join("\n"))).await;
+        wrote.map_err(io::Error::other)??;
+        *written = Written { count, broken: false };
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What earlier runs left behind.
@@ -174,14 +249,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_was_in_flight_is_found_again() {
+    #[tokio::test]
+    async fn what_was_in_flight_is_found_again() {
         let sink = Shared::default();
         let journal = Journal::new("run-1", Box::new(sink.clone()));
         let [done, open, unsure] = ["done", "open", "unsure"].map(StepId::new);
         for step in [&done, &open, &unsure] {
-            journal.started(step, 1).expect("started");
-            journal.receipt(step, "UPID:1").expect("receipt");
+            journal.started(step, 1).await.expect("started");
+            journal.receipt(step, "UPID:1").await.expect("receipt");
         }
         journal.ended(&done, &Outcome::Done).expect("ended");
         journal.ended(&unsure, &Outcome::Unknown { message: "no answer".into() }).expect("ended");
@@ -191,5 +266,50 @@ mod tests {
         assert_eq!(past.in_flight().collect::<Vec<_>>(), [&open, &unsure]);
         assert_eq!(past.receipt(&open), Some("UPID:1"));
         assert_eq!((past.receipt(&done), past.damaged), (None, 1));
+    }
+
+    /// Counts how often it is written to, and fails from some time on.
+    struct Disk(Arc<Mutex<Vec<String>>>, usize);
+
+    impl Sink for Disk {
+        fn append(&mut self, line: &str) -> io::Result<()> {
+            let mut written = self.0.lock().expect("lock");
+            if written.len() == self.1 {
+                return Err(io::Error::other("full"));
+            }
+            written.push(line.to_owned());
+            Ok(())
+        }
+
+        fn is_slow(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_of_many_steps_are_written_together_and_in_order() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let journal = Journal::new("run-1", Box::new(Disk(Arc::clone(&written), usize::MAX)));
+        let steps: Vec<StepId> = (0..20).map(|number| StepId::new(format!("step-{number:02}"))).collect();
+        let all = steps.iter().map(|step| async {
+            journal.started(step, 1).await.expect("started");
+            journal.ended(step, &Outcome::Done).expect("ended");
+        });
+        futures_util::future::join_all(all).await;
+        journal.flush().await.expect("flushed");
+        let written = written.lock().expect("lock");
+        assert!(written.len() <= 3, "{} writes", written.len());
+        let text = written.join("\n");
+        assert_eq!(text.lines().count(), 40);
+        assert_eq!(Past::read(text.as_bytes()).expect("past"), Past::default());
+    }
+
+    #[tokio::test]
+    async fn nobody_goes_on_behind_a_line_that_was_lost() {
+        let journal = Journal::new("run-1", Box::new(Disk(Arc::default(), 1)));
+        let step = StepId::new("step");
+        journal.started(&step, 1).await.expect("started");
+        journal.receipt(&step, "UPID:1").await.expect_err("full");
+        journal.receipt(&step, "UPID:2").await.expect_err("still full");
     }
 }

@@ -28,6 +28,9 @@ struct State {
     /// What goes wrong, by step: each attempt takes one.
     faults: BTreeMap<String, Vec<Fault>>,
     receipts_seen: Vec<String>,
+    /// What is known without looking.
+    recalled: BTreeMap<String, Verdict>,
+    looks: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -45,6 +48,7 @@ type SwitchStep = Step<String, String>;
 
 impl Effects<String, String> for World {
     async fn judge(&self, condition: &String) -> Verdict {
+        self.state.lock().expect("lock").looks.push(condition.clone());
         if let Some(why) = condition.strip_prefix('?') {
             return Verdict::Unknown(why.to_owned());
         }
@@ -53,6 +57,10 @@ impl Effects<String, String> for World {
         } else {
             Verdict::Fails(format!("`{condition}` is off"))
         }
+    }
+
+    fn recall(&self, condition: &String) -> Option<Verdict> {
+        self.state.lock().expect("lock").recalled.get(condition).cloned()
     }
 
     async fn perform(&self, step: &SwitchStep, context: &StepContext<'_>) -> Result<(), EffectError> {
@@ -64,7 +72,7 @@ impl Effects<String, String> for World {
             state.receipts_seen.extend(context.earlier_receipt().map(ToOwned::to_owned));
             state.faults.get_mut(&step.action).and_then(Vec::pop)
         };
-        context.keep_receipt(&format!("task of {}", step.id))?;
+        context.keep_receipt(&format!("task of {}", step.id)).await?;
         if matches!(fault, Some(Fault::Hangs)) {
             std::future::pending::<()>().await;
         }
@@ -167,6 +175,25 @@ async fn independent_steps_run_at_once_and_dependent_ones_after() {
     assert!(began.elapsed() < Duration::from_millis(2_100), "{:?}", began.elapsed());
     let state = world.state.lock().expect("lock");
     assert_eq!((state.performed.last().map(String::as_str), state.most_at_once), (Some("c"), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_a_moment_ago_is_not_looked_at_again() {
+    let world = World::default();
+    let guarded = || SwitchStep { guards: vec!["ours".into()], ..step("a", &[]) };
+    let recall = |condition: &str, verdict| {
+        world.state.lock().expect("lock").recalled.insert(condition.to_owned(), verdict);
+    };
+    recall("a", Verdict::Fails("it was off a moment ago".into()));
+    recall("ours", Verdict::Holds);
+    let report = run(&world, &plan(vec![guarded()]), &Paper::default(), &policy()).await;
+    assert_eq!(outcome(&report, "a"), Outcome::Done);
+    assert_eq!(world.state.lock().expect("lock").looks, ["a"], "only at the end, by what is there");
+    // By now it is on, although that is not what was last seen: a guard that fails is no reason to complain.
+    recall("ours", Verdict::Fails("it was not ours a moment ago".into()));
+    let report = run(&world, &plan(vec![guarded()]), &Paper::default(), &policy()).await;
+    assert_eq!(outcome(&report, "a"), Outcome::Skipped);
+    assert_eq!(world.state.lock().expect("lock").performed, ["a"]);
 }
 
 #[tokio::test(start_paused = true)]

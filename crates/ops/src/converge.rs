@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ichor_engine::{Cancel, EventSink, Haste, Journal, Limits, Past, Policy, RunReport, execute};
-use ichor_model::{Code, Desired, Finding, Findings, Observed, VmId, step::Impact};
+use ichor_model::{Code, Desired, Finding, Findings, Observed, step::Impact};
 use ichor_plan::{Action, ClusterPlan, ClusterStep, Extent, Phase, destroy, preflight, up};
 
 use crate::{
@@ -123,8 +123,8 @@ pub struct Ended {
 }
 
 /// Looks at everything Proxmox shows, and tells what stood in the way if that fails.
-pub async fn first_look(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, Halt> {
-    survey(pve, wanted).await.map_err(|error| Halt::preflight(only(not_seen(&error, pve.token()))))
+pub async fn first_look(pve: &Pve, desired: &Desired) -> Result<Survey, Halt> {
+    survey(pve, desired).await.map_err(|error| Halt::preflight(only(not_seen(&error, pve.token()))))
 }
 
 fn not_seen(error: &ichor_pve::Error, token: &str) -> Finding {
@@ -162,7 +162,7 @@ fn not_seen(error: &ichor_pve::Error, token: &str) -> Finding {
 
 /// Looks at the whole world of a cluster.
 pub async fn look(live: &Live<'_>) -> Result<Observed, Halt> {
-    let survey = first_look(&live.pve, &live.desired.vmids()).await?;
+    let survey = first_look(&live.pve, live.desired).await?;
     Ok(live.observe(&survey).await)
 }
 
@@ -231,7 +231,7 @@ async fn look_again(live: &Live<'_>, cancel: &Cancel) -> Result<Observed, Findin
     let mut pause = LOOK_AGAIN;
     let mut looks = 1;
     loop {
-        let error = match survey(&live.pve, &live.desired.vmids()).await {
+        let error = match survey(&live.pve, live.desired).await {
             Ok(survey) => return Ok(live.observe(&survey).await),
             Err(error) => error,
         };

@@ -5,6 +5,8 @@
 
 mod keys;
 mod memory;
+mod notes;
+mod tasks;
 mod trouble;
 
 use std::{
@@ -29,18 +31,18 @@ use ichor_plan::files::{Names, has_seed, host_of, seed_volume};
 use ichor_talos::Talos;
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::memory::Listening;
 pub(crate) use self::trouble::{factory_trouble, pve_trouble, refused, talos_trouble, transient};
 pub use self::{
     keys::{Keys, at},
     memory::{Memory, Pin},
 };
+pub(crate) use self::{memory::Listening, notes::Notes, tasks::Tasks};
 use crate::{
     Halt,
     access::own_address,
     halt::only,
     image::{self, Named},
-    observe::LastNodes,
+    observe::{LastMembers, LastNodes},
 };
 
 /// So much of a digest is in the name of a cidata volume.
@@ -102,6 +104,9 @@ pub struct Live<'a> {
     materials: &'a Materials,
     pub(crate) seen_storages: Mutex<Storages>,
     pub(crate) nodes: LastNodes,
+    pub(crate) members: LastMembers,
+    pub(crate) notes: Notes,
+    pub(crate) tasks: Tasks,
     names: OnceLock<Names>,
 }
 
@@ -137,6 +142,9 @@ impl<'a> Live<'a> {
             materials,
             seen_storages: Mutex::default(),
             nodes: LastNodes::default(),
+            members: LastMembers::default(),
+            notes: Notes::default(),
+            tasks: Tasks::default(),
             names: OnceLock::new(),
         })
     }

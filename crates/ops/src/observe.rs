@@ -9,25 +9,27 @@
 
 mod drift;
 mod kubernetes;
+mod last;
 mod machines;
 mod remains;
 mod survey;
 mod vms;
 
 use ichor_model::{
-    Observed,
+    MachineName, Observed, VmId,
     desired::{Late, Role},
-    observed::{MachineSeen, Sight},
+    observed::{MachineSeen, Sight, VmSeen},
 };
 use ichor_plan::Condition;
 
 pub use self::{
     kubernetes::LastNodes,
+    machines::LastMembers,
     remains::{KUBERNETES_WITHIN, KeptFile, KeptVolume, Remains},
     survey::{Survey, survey},
     vms::Found,
 };
-use crate::live::Live;
+use crate::live::{Live, Pin};
 
 impl Live<'_> {
     /// Looks at everything. `survey` was made for resolving the inventory.
@@ -65,20 +67,28 @@ impl Live<'_> {
             Condition::TemplateReady { vmid } => {
                 observed.vms.insert(*vmid, self.see_template(*vmid).await);
             }
-            Condition::VmShaped { vmid }
-            | Condition::VmOurs { vmid }
+            Condition::VmShaped { vmid } => {
+                let unfinished = |vm: &VmSeen| vm.lock.is_some() || !vm.differences.is_empty();
+                observed.vms.insert(*vmid, self.see_vm(*vmid, unfinished).await);
+            }
+            Condition::VmRunning { vmid } | Condition::VmOff { vmid } => {
+                observed.vms.insert(*vmid, self.see_vm(*vmid, |vm| vm.owner.is_cluster()).await);
+            }
+            Condition::VmOurs { vmid }
             | Condition::VmOfCluster { vmid }
-            | Condition::VmRunning { vmid }
-            | Condition::VmOff { vmid }
             | Condition::VmGone { vmid }
             | Condition::NoMedium { vmid } => {
-                observed.vms.insert(*vmid, self.see_vm(*vmid).await);
+                observed.vms.insert(*vmid, self.see_vm(*vmid, |_| false).await);
             }
             Condition::TalosAnswers { machine }
             | Condition::AddressFree { machine }
             | Condition::Configured { machine } => {
                 if let Some(wanted) = self.machine(machine) {
-                    observed.machines.insert(machine.clone(), self.see_face(wanted).await);
+                    let seen = self.see_face(wanted).await;
+                    if let Sight::Seen(seen) = &seen {
+                        self.notes.machine(machine, seen.clone());
+                    }
+                    observed.machines.insert(machine.clone(), seen);
                 }
             }
             Condition::Bootstrapped { on } => {
@@ -107,6 +117,41 @@ impl Live<'_> {
             }
         }
         observed
+    }
+
+    /// Returns what was seen of a condition's subject a moment ago.
+    pub(crate) fn recall_for(&self, condition: &Condition) -> Option<Observed> {
+        match condition {
+            Condition::VolumeThere { host, volume } => self.notes.recall_volume(host, volume),
+            Condition::VmShaped { vmid }
+            | Condition::VmOurs { vmid }
+            | Condition::VmOfCluster { vmid }
+            | Condition::VmRunning { vmid }
+            | Condition::VmOff { vmid }
+            | Condition::VmGone { vmid } => self.notes.recall_vm(*vmid),
+            // The step before has just waited for it to answer.
+            Condition::Configured { machine } => self.notes.recall_machine(machine),
+            Condition::Bootstrapped { on } | Condition::NeverBootstrapped { on } => self.recall_made(on),
+            _ => None,
+        }
+    }
+
+    /// Nothing was ever on machines whose VMs this run has made, before it begins etcd on one of them.
+    fn recall_made(&self, on: &[MachineName]) -> Option<Observed> {
+        let made = |name: &MachineName| self.machine(name).is_some_and(|it| self.memory.made(it.vmid));
+        if self.memory.has_bootstrapped() || !on.iter().all(made) {
+            return None;
+        }
+        let empty = on.iter().map(|name| (name.clone(), Sight::Seen(MachineSeen::Maintenance)));
+        Some(Observed { machines: empty.collect(), ..Observed::default() })
+    }
+
+    /// Whether the console of a VM that proved to be ours has told the key of the machine on it: whoever has that key
+    /// is that machine, and runs.
+    pub(crate) fn console_vouches(&self, vmid: VmId) -> bool {
+        let machine = self.desired.machines.iter().find(|machine| machine.vmid == vmid);
+        let pin = machine.and_then(|machine| self.memory.pinned(&machine.name));
+        matches!(pin, Some(Pin::Console(_))) && self.memory.proved_ours(vmid)
     }
 
     /// Returns the control planes, first the one that etcd begins on.

@@ -20,6 +20,15 @@ impl Effects<Action, Condition> for Live<'_> {
         condition.judge(&self.look_for(condition).await)
     }
 
+    fn recall(&self, condition: &Condition) -> Option<Verdict> {
+        if let Condition::VmRunning { vmid } = condition
+            && self.console_vouches(*vmid)
+        {
+            return Some(Verdict::Holds);
+        }
+        self.recall_for(condition).map(|seen| condition.judge(&seen))
+    }
+
     async fn perform(&self, step: &ClusterStep, context: &StepContext<'_>) -> Result<(), EffectError> {
         let done = self.carry_out(step, context).await;
         done.map_err(|error| {

@@ -196,7 +196,7 @@ fn look(site: Site<'_>, global: &Global, terminal: &Terminal) -> Result<Leases, 
 
 fn leases(site: Site<'_>, global: &Global, world: &World, runtime: &Runtime) -> Result<Leases, Halt> {
     let pve = proxmox(&site.desired.proxmox.endpoint, &world.reach)?;
-    let survey = runtime.block_on(first_look(&pve, &site.desired.vmids()))?;
+    let survey = runtime.block_on(first_look(&pve, site.desired))?;
     // Machines that exist keep their numbers, whatever the inventory would give them now.
     let seen = survey.world(site.desired);
     let clusters = clusters::load(global.file.as_deref(), Some(site.name()), &seen);

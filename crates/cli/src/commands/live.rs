@@ -104,7 +104,7 @@ pub fn with<'t, T>(
         let world = World::open(place, site, &runtime, terminal)?;
         let lock = with_site_in(place, site, |site| hold(site, intent))?;
         let pve = proxmox(&site.desired.proxmox.endpoint, &world.reach)?;
-        let survey = runtime.block_on(first_look(&pve, &site.desired.vmids()))?;
+        let survey = runtime.block_on(first_look(&pve, site.desired))?;
         let seen = survey.world(site.desired);
         Ok(((world, lock, survey, seen, making), Findings::new()))
     })?;

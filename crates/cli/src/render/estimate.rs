@@ -1,8 +1,8 @@
 //! How long a plan may take: its longest way, with what can only be done so often at once.
 //!
-//! A step's [`expected`](ichor_model::step::Step::expected) says when the world is first asked, which for a step
-//! that waits is at once. People ask how long it takes, so each kind of step has a usual length here. During a
-//! run the lengths are stretched or shrunk by how the steps that ended compare with them.
+//! A step's [`expected`](ichor_model::step::Step::expected) says nothing about a step that waits. People ask how long it
+//! takes, so each kind of step has a usual length here. During a run the lengths are stretched or shrunk by how the
+//! steps that ended compare with them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -140,7 +140,7 @@ pub struct Step<A, C> {
     pub done: C,
     /// What it occupies while it runs.
     pub lanes: Vec<Lane>,
-    /// How long it usually takes; the world is first asked after that.
+    /// How long it usually takes.
     pub expected: Duration,
     /// How long it may take in all, repetitions and waiting included.
     pub deadline: Duration,

@@ -35,6 +35,7 @@ struct Inner {
     hosts: BTreeMap<VmId, HostName>,
     ours: BTreeSet<VmId>,
     made: BTreeSet<VmId>,
+    bootstrapped: bool,
     leases: BTreeMap<MachineName, IpAddr>,
     pins: BTreeMap<MachineName, Pin>,
     consoles: BTreeMap<MachineName, Listening>,
@@ -93,6 +94,16 @@ impl Memory {
     /// Whether this run made a VM.
     pub fn made(&self, vmid: VmId) -> bool {
         self.inner().made.contains(&vmid)
+    }
+
+    /// Remembers that this run begins etcd.
+    pub fn bootstraps(&self) {
+        self.inner().bootstrapped = true;
+    }
+
+    /// Whether this run has begun etcd, or has tried to.
+    pub fn has_bootstrapped(&self) -> bool {
+        self.inner().bootstrapped
     }
 
     /// Remembers the address that a machine has leased.

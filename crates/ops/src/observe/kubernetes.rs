@@ -5,12 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use ichor_kube::{Call, List, api};
 use ichor_model::observed::{NodeSeen, Sight};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
+use super::last::Last;
 use crate::live::Live;
-
-/// Every node is waited for on its own, and one list answers for all of them.
-const FRESH: Duration = Duration::from_millis(250);
 
 /// How long one API server may take for a list of nodes. A run often goes on without.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,21 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub type Nodes = Sight<BTreeMap<String, NodeSeen>>;
 
 /// The last list of nodes.
-#[derive(Debug, Default)]
-pub struct LastNodes(tokio::sync::Mutex<Option<(Instant, Nodes)>>);
+pub type LastNodes = Last<Nodes>;
 
 impl Live<'_> {
     /// Looks at the nodes, as the first control plane whose API server answers shows them.
     pub(crate) async fn see_nodes(&self) -> Nodes {
-        let mut last = self.nodes.0.lock().await;
-        if let Some((at, nodes)) = last.as_ref()
-            && at.elapsed() < FRESH
-        {
-            return nodes.clone();
-        }
-        let nodes = self.list_nodes().await;
-        *last = Some((Instant::now(), nodes.clone()));
-        nodes
+        self.nodes.get(|| self.list_nodes()).await
     }
 
     async fn list_nodes(&self) -> Nodes {

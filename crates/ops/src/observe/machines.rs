@@ -1,6 +1,6 @@
 //! Looking at machines.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use ichor_model::{
@@ -13,8 +13,14 @@ use ichor_talos::{Error, Face, Talos, api, peek, resource::MachineStatus};
 
 use tokio::time::timeout;
 
-use super::Survey;
+use super::{Survey, last::Last};
 use crate::live::Live;
+
+/// Members of etcd by name.
+pub type Members = Sight<BTreeMap<String, MemberSeen>>;
+
+/// The last list of members.
+pub type LastMembers = Last<Members>;
 
 /// How long somebody whom nobody expects may take for a handshake.
 const PEEK_WITHIN: Duration = Duration::from_secs(5);
@@ -109,7 +115,7 @@ impl Live<'_> {
         match self.see_machine(machine).await {
             Sight::Seen(MachineSeen::Ours(talos)) => Sight::Seen(MachineSeen::Ours(talos)),
             _ if self.memory.made(machine.vmid) => Sight::Seen(MachineSeen::Maintenance),
-            seen => match self.see_vm(machine.vmid).await {
+            seen => match self.see_vm(machine.vmid, |_| false).await {
                 // Without a VM there is no disk that etcd could be on.
                 Sight::Seen(None) => Sight::Seen(MachineSeen::Maintenance),
                 _ => seen,
@@ -204,7 +210,11 @@ impl Live<'_> {
     }
 
     /// Looks at the members of etcd, as the first control plane that can tell sees them.
-    pub(crate) async fn see_etcd(&self) -> Sight<std::collections::BTreeMap<String, MemberSeen>> {
+    pub(crate) async fn see_etcd(&self) -> Members {
+        self.members.get(|| self.list_members()).await
+    }
+
+    async fn list_members(&self) -> Members {
         let mut why = "no control plane answers".to_owned();
         for machine in self.control_planes() {
             let Some(Ok(talos)) = self.talos(machine) else { continue };

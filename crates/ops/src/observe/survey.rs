@@ -19,18 +19,24 @@ use ichor_pve::{
     ownership::{Identity, identify, maker},
 };
 
+use tokio::time::Instant;
+
 use crate::live::Pve;
 
 /// Most configs that are asked for at once. Proxmox has three workers.
 const AT_ONCE: usize = 6;
-/// The tag that all VMs of ours carry. It proves nothing; it tells which VMs are worth asking.
+/// The tag that all VMs of ours carry, beside the cluster's name or the word for templates. Tags prove nothing; they
+/// tell which VMs are worth asking.
 const TAG: &str = "ichor";
+const TEMPLATE_TAG: &str = "template";
 /// The locks of VMs that are being made. They carry no tag yet.
 const MAKING: [&str; 2] = ["create", "clone"];
 
 /// What Proxmox shows: hosts, storages and guests, and the configs of VMs that may be ours.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Survey {
+    /// When it began.
+    pub at: Instant,
     /// The release, if it could be read.
     pub release: Option<Release>,
     /// Hosts.
@@ -46,11 +52,21 @@ pub struct Survey {
     pub being_made: BTreeSet<VmId>,
 }
 
-/// Looks at Proxmox. VMs under the numbers that are `wanted` are asked whatever they look like.
-pub async fn survey(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, ichor_pve::Error> {
+/// Looks at Proxmox for a cluster. VMs under the numbers that it wants are asked whatever they look like.
+pub async fn survey(pve: &Pve, desired: &Desired) -> Result<Survey, ichor_pve::Error> {
+    let at = Instant::now();
+    let (cluster, wanted) = (desired.cluster.name.as_str(), desired.vmids());
     let (version, resources) = (api::version(), api::resources());
     let (version, resources) = tokio::join!(pve.send(&version), pve.send(&resources));
-    let mut survey = Survey { release: release(&version?.release), ..Survey::default() };
+    let mut survey = Survey {
+        at,
+        release: release(&version?.release),
+        hosts: Vec::new(),
+        storages: Vec::new(),
+        guests: BTreeMap::new(),
+        configs: BTreeMap::new(),
+        being_made: BTreeSet::new(),
+    };
     for resource in resources? {
         match resource {
             Resource::Guest(guest) => drop(survey.guests.insert(guest.vmid, guest)),
@@ -62,7 +78,9 @@ pub async fn survey(pve: &Pve, wanted: &BTreeSet<VmId>) -> Result<Survey, ichor_
     let asked: Vec<(VmId, HostName)> = survey
         .guests
         .values()
-        .filter(|guest| is_worth_asking(guest) || (guest.kind == "qemu" && wanted.contains(&guest.vmid)))
+        .filter(|guest| {
+            guest.kind == "qemu" && (wanted.contains(&guest.vmid) || is_worth_asking(guest, cluster))
+        })
         .map(|guest| (guest.vmid, guest.node.clone()))
         .collect();
     survey.configs = configs(pve, asked).await;
@@ -87,13 +105,16 @@ fn may_pass(error: &ichor_pve::Error) -> bool {
     error.refusal().is_none_or(|kind| matches!(kind, Kind::Busy | Kind::Broken | Kind::Other))
 }
 
-fn is_worth_asking(guest: &GuestRow) -> bool {
+fn is_worth_asking(guest: &GuestRow, cluster: &str) -> bool {
     let making = guest.lock.as_deref().is_some_and(|lock| MAKING.contains(&lock));
-    guest.kind == "qemu" && (making || is_tagged(guest))
+    making || is_tagged(guest, cluster)
 }
 
-fn is_tagged(guest: &GuestRow) -> bool {
-    guest.tags.as_deref().unwrap_or_default().split([';', ',', ' ']).any(|tag| tag == TAG)
+/// Whether a VM looks like one of a cluster. Those of other clusters need not be asked.
+fn is_tagged(guest: &GuestRow, cluster: &str) -> bool {
+    let tags = guest.tags.as_deref().unwrap_or_default();
+    let has = |wanted: &str| tags.split([';', ',', ' ']).any(|tag| tag.eq_ignore_ascii_case(wanted));
+    has(TAG) && (has(cluster) || has(TEMPLATE_TAG))
 }
 
 fn release(text: &str) -> Option<Release> {

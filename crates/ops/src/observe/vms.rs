@@ -20,6 +20,8 @@ use ichor_pve::{
     ownership::{Identity, Whose, identify, maker, whose},
 };
 
+use tokio::time::Instant;
+
 use super::survey::Survey;
 use crate::live::Live;
 
@@ -61,12 +63,25 @@ impl Live<'_> {
             wanted.into_iter().map(|vmid| async move { (vmid, self.by_survey(survey, vmid).await) }),
         );
         observed.vms = vms.await.into_iter().collect();
+        for (vmid, sight) in &observed.vms {
+            // The list may say for seconds too long that a VM is off.
+            if let Sight::Seen(seen) = sight
+                && seen.as_ref().is_none_or(|vm| vm.running)
+            {
+                self.notes.vm(*vmid, seen.clone(), survey.at);
+            }
+        }
         if self.desired.proxmox.pool.is_some() {
             observed.pool = self.see_pool().await;
         }
         if self.something_to_make(&observed) {
             (observed.volumes, observed.rights) =
                 tokio::join!(self.see_volumes(&observed), self.see_rights());
+            for ((host, volume), sight) in &observed.volumes {
+                if let Sight::Seen(seen) = sight {
+                    self.notes.volume(host, volume, seen.clone(), Instant::now());
+                }
+            }
         }
         observed
     }
@@ -161,8 +176,8 @@ impl Live<'_> {
         self.pve.send(&api::status(host, vmid)).await.map(|status| status.status == "running")
     }
 
-    /// Looks at a VM of the cluster.
-    pub(super) async fn see_vm(&self, vmid: VmId) -> VmSight {
+    /// Looks at a VM of the cluster. Whether it runs is a call more, made where that `matters`.
+    pub(super) async fn see_vm(&self, vmid: VmId, matters: impl Fn(&VmSeen) -> bool) -> VmSight {
         let machine = self.desired.machines.iter().find(|machine| machine.vmid == vmid);
         let hint = self.memory.host(vmid).or_else(|| machine.and_then(host_of).cloned());
         let Some(hint) = hint else { return Sight::Unseen("it is not known where to look".into()) };
@@ -171,8 +186,13 @@ impl Live<'_> {
             Ok(Found::Nothing) => return Sight::Seen(None),
             Err(error) => return Sight::Unseen(error.to_string()),
         };
+        let off = self.describe(vmid, &host, &config, false).await;
+        if !matches!(&off, Sight::Seen(Some(vm)) if matters(vm)) {
+            return off;
+        }
         match self.is_running(&host, vmid).await {
-            Ok(running) => self.describe(vmid, &host, &config, running).await,
+            Ok(true) => self.describe(vmid, &host, &config, true).await,
+            Ok(false) => off,
             Err(error) => Sight::Unseen(error.to_string()),
         }
     }
@@ -218,6 +238,20 @@ impl Live<'_> {
     /// Says whose the VM under a machine's number is.
     pub(crate) fn whose(&self, machine: &Machine, config: &VmConfig) -> Whose {
         whose(&self.desired.cluster.id, machine, machine.vmid, config)
+    }
+
+    /// Whether a VM belongs to this cluster, by what it says of itself.
+    pub(crate) async fn is_of_cluster(&self, vmid: VmId, host: &HostName, config: &VmConfig) -> bool {
+        let seen = self.describe(vmid, host, config, false).await;
+        matches!(seen, Sight::Seen(Some(vm)) if vm.owner.is_cluster())
+    }
+
+    /// Notes a VM that was just made and looked at, so that nobody looks again at once.
+    pub(crate) async fn note(&self, vmid: VmId, host: &HostName, config: &VmConfig) {
+        let at = Instant::now();
+        if let Sight::Seen(seen) = self.describe(vmid, host, config, false).await {
+            self.notes.vm(vmid, seen, at);
+        }
     }
 
     async fn describe(&self, vmid: VmId, host: &HostName, config: &VmConfig, running: bool) -> VmSight {
@@ -352,7 +386,7 @@ impl Live<'_> {
                     Err(error) => Sight::Unseen(error.to_string()),
                 }
             }
-            (Some(_), _) => self.see_vm(vmid).await,
+            (Some(_), _) => self.see_vm(vmid, |_| false).await,
         }
     }
 

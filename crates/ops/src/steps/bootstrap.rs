@@ -12,7 +12,10 @@ use crate::live::{Live, talos_trouble, transient};
 /// How long a configured machine may take until it can begin: a clock that has not been set for years takes minutes.
 const READY_WITHIN: Duration = Duration::from_mins(10);
 /// Between two attempts, at first and at most.
-const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(5));
+
+/// What takes long is tried less often: it begins late by no more than such a share of the time that it took.
+const LOOKS_WITHIN: u32 = 20;
 
 /// Begins etcd on a machine. That it has begun already is as good: the machine is one of ours, or it would not
 /// have let us in.
@@ -23,9 +26,11 @@ pub async fn begin(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
         Some(Err(why)) => return Err(transient(format!("{what}: {why}"))),
         None => return Err(transient(format!("{what}: its address is not known yet"))),
     };
-    let until = Instant::now() + READY_WITHIN;
-    let mut pause = LOOK_AGAIN.0;
+    live.memory.bootstraps();
+    let began = Instant::now();
+    let until = began + READY_WITHIN;
     loop {
+        let pause = (began.elapsed() / LOOKS_WITHIN).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1);
         let error = match talos.send(&api::bootstrap(api::Recovery::None)).await {
             Ok(()) => return Ok(()),
             Err(error) => error,
@@ -44,7 +49,6 @@ pub async fn begin(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
             _ => return Err(talos_trouble(&what, &error)),
         }
         sleep(pause).await;
-        pause = (pause * 3 / 2).min(LOOK_AGAIN.1);
     }
 }
 

@@ -75,6 +75,7 @@ async fn read_key(
 /// Gives a machine in maintenance mode its config.
 pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine) -> Result<(), EffectError> {
     let what = format!("configuring {}", machine.name);
+    live.notes.forget_machine(&machine.name);
     let known = live.memory.pinned(&machine.name);
     if known.is_none() {
         // Nobody may have waited for its key yet. A console has one reader: the open one is read before another.

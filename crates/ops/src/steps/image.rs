@@ -7,6 +7,7 @@ use ichor_model::{HostName, desired::Machine};
 use ichor_plan::Condition;
 use ichor_port::TransportError;
 use ichor_pve::api;
+use tokio::time::Instant;
 
 use super::{remove, task};
 use crate::live::{Live, factory_trouble, pve_trouble, transient};
@@ -36,7 +37,9 @@ pub async fn fetch(
         live.memory.expect_bytes(volume, length);
     }
     // Proxmox writes over no file, so one that broke off is removed first.
-    remove::volume_if_there(live, host, volume, &what).await?;
+    if !live.notes.take_missing(host, volume) {
+        remove::volume_if_there(live, host, volume, &what).await?;
+    }
     let file = api::Download { url, content: kind, filename, sha256: None };
     let upid = live.pve.send(&api::download(host, storage, &file)).await;
     let upid = upid.map_err(|error| pve_trouble(&what, &error))?;
@@ -53,6 +56,7 @@ async fn whole(
     length: Option<u64>,
 ) -> Result<(), EffectError> {
     let there = live.find_volume(host, volume).await.map_err(|error| pve_trouble(what, &error))?;
+    live.notes.volume(host, volume, there.clone(), Instant::now());
     let Some(why) = there.and_then(|file| not_whole(file.bytes, length)) else { return Ok(()) };
     if length.is_none() {
         // Nobody could tell it from a whole one later.
@@ -127,6 +131,7 @@ pub async fn upload_seed(
     volume: &str,
 ) -> Result<(), EffectError> {
     let what = format!("uploading {volume}");
+    live.notes.take_missing(host, volume);
     let wrong = |why: String| EffectError::Permanent(Report::new(format!("{what}: {why}")));
     let (storage, _, filename) = parts(volume).ok_or_else(|| wrong("it has no name".into()))?;
     let iso = live.seed(machine).map_err(wrong)?;

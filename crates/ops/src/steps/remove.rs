@@ -8,16 +8,24 @@ use ichor_pve::{
     api::{self, VmConfig},
 };
 
+use tokio::time::Instant;
+
 use super::{task, vm::in_drive};
 use crate::live::{Live, pve_trouble};
 
 /// Pulls the plug of a VM. Its machine is to be deleted: nobody waits for it to say goodbye.
 pub async fn stop(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Result<(), EffectError> {
     let what = format!("stopping VM {vmid}");
+    let seen = live.notes.take_vm(vmid);
     task::follow_earlier(live, context, &what).await;
     let host = place(live, &what, vmid)?;
     let upid = pull_plug(live, &host, vmid).await.map_err(|error| pve_trouble(&what, &error))?;
-    task::follow(live, context, &what, &upid).await
+    task::follow(live, context, &what, &upid).await?;
+    // A task of the HA manager only asks for it.
+    if upid.kind() == "qmstop" {
+        live.notes.runs(vmid, seen, false);
+    }
+    Ok(())
 }
 
 /// A shutdown that is under way is overruled, where Proxmox can do that.
@@ -35,12 +43,17 @@ async fn pull_plug(live: &Live<'_>, host: &HostName, vmid: VmId) -> Result<Upid,
 /// starts it.
 pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Result<(), EffectError> {
     let what = format!("deleting VM {vmid}");
+    live.notes.take_vm(vmid);
     let host = place(live, &what, vmid)?;
     let config = match live.pve.send(&api::config(&host, vmid)).await {
         Ok(config) => config,
         Err(error) if error.refusal() == Some(Kind::Missing) => return Ok(()),
         Err(error) => return Err(pve_trouble(&what, &error)),
     };
+    if !live.is_of_cluster(vmid, &host, &config).await {
+        let message = format!("{what}: it does not belong to this cluster any more");
+        return Err(EffectError::Permanent(Report::new(message)));
+    }
     let disks = disks_of(vmid, &config);
     delete_seed(live, &what, &host, vmid, &config).await?;
     if task::done_earlier(live, context, &what, &Condition::VmGone { vmid }).await {
@@ -72,10 +85,10 @@ pub async fn delete(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> R
         Err(error) if error.refusal() == Some(Kind::Missing) => return Ok(()),
         Err(error) => return Err(pve_trouble(&what, &error)),
     };
-    context.keep_receipt(upid.as_str())?;
-    if task::heed(live, &what, &upid).await? > 0 {
-        sweep(live, &what, &host, &disks).await?;
+    if task::heed(live, context, &what, &upid).await? > 0 {
+        return sweep(live, &what, &host, &disks).await;
     }
+    live.notes.vm(vmid, None, Instant::now());
     Ok(())
 }
 
@@ -153,6 +166,7 @@ pub async fn volume(
     volume: &str,
 ) -> Result<(), EffectError> {
     let what = format!("deleting {volume}");
+    live.notes.take_missing(host, volume);
     let storage = volume.split(':').next().unwrap_or_default();
     let deleted = live.pve.send(&api::delete_volume(host, storage, volume)).await;
     match deleted.map_err(|error| pve_trouble(&what, &error))? {

@@ -12,7 +12,7 @@ use ichor_plan::{
 use ichor_pve::{
     Params,
     api::{self, VmConfig},
-    machine::{Changes, Media, Shape, System, eject, insert},
+    machine::{Changes, Difference, Media, Shape, System, eject, gib, insert},
     ownership::Whose,
     property::{Drive, DriveSource},
 };
@@ -38,6 +38,7 @@ pub async fn create(
     host: &HostName,
 ) -> Result<(), EffectError> {
     let what = format!("creating VM {} on host `{host}`", machine.vmid);
+    live.notes.take_vm(machine.vmid);
     let earlier = task::follow_earlier(live, context, &what).await;
     // The engine has just looked: only an interrupted attempt can have changed something since.
     let known_missing = !earlier && live.memory.host(machine.vmid).is_none();
@@ -59,7 +60,36 @@ pub async fn create(
     begin(live, context, machine, host).await?;
     live.memory.saw(machine.vmid, host);
     live.memory.has_made(machine.vmid);
+    grow_copy(live, context, &what, machine, host).await?;
     finish(live, context, machine, host).await
+}
+
+/// Gives the copy of an image the size that the machine's disk is to have: images are small, so nobody has to look
+/// first. If it cannot be done, looking tells why.
+async fn grow_copy(
+    live: &Live<'_>,
+    context: &StepContext<'_>,
+    what: &str,
+    machine: &Machine,
+    host: &HostName,
+) -> Result<(), EffectError> {
+    let Some(disk) = machine.disks.first().filter(|_| copies_image(live, machine)) else { return Ok(()) };
+    match live.pve.send(&api::resize(host, machine.vmid, &disk.slot, gib(disk))).await {
+        Ok(Some(upid)) => match task::follow(live, context, what, &upid).await {
+            Err(EffectError::Permanent(_)) => Ok(()),
+            followed => followed,
+        },
+        Ok(None) => Ok(()),
+        Err(error) if error.refusal().is_some() => Ok(()),
+        Err(error) => Err(pve_trouble(what, &error)),
+    }
+}
+
+/// Whether the system disk of a machine begins as a copy of an image.
+fn copies_image(live: &Live<'_>, machine: &Machine) -> bool {
+    let image = live.desired.images.iter().find(|image| image.id == machine.image);
+    template_of(live.desired, machine).is_none()
+        && image.is_some_and(|image| image.source != ImageSource::Iso)
 }
 
 fn not_ours(machine: &Machine, whose: &Whose) -> EffectError {
@@ -151,9 +181,14 @@ async fn finish(
         return Err(not_ours(machine, &live.whose(machine, &config)));
     }
     live.memory.is_ours(machine.vmid);
-    let mut changes = Changes::of(&live.shape(machine).differences(&config));
+    let differences = live.shape(machine).differences(&config);
+    if live.memory.made(machine.vmid) && !differences.iter().any(Difference::is_ours_to_settle) {
+        live.note(machine.vmid, host, &config).await;
+    }
+    let mut changes = Changes::of(&differences);
     let stale = match live.seed_to_insert(machine, &config) {
         Some(Insert { slot, volume, stale }) => {
+            live.notes.take_vm(machine.vmid);
             changes.drives.set(slot, insert(&volume));
             stale
         }
@@ -198,11 +233,16 @@ pub async fn start(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
     let host = place(live, &what, machine).await?;
     let what = format!("{what} on host `{host}`");
     let done = Condition::VmRunning { vmid: machine.vmid };
+    let seen = live.notes.take_vm(machine.vmid);
     if !task::done_earlier(live, context, &what, &done).await {
         let upid = live.pve.send(&api::start(&host, machine.vmid)).await;
         let upid =
             upid.map_err(|error| pve_trouble(&what, &error)).map_err(|error| moved(live, machine, error))?;
         task::follow(live, context, &what, &upid).await.map_err(|error| moved(live, machine, error))?;
+        // A task of the HA manager only asks for it.
+        if upid.kind() == "qmstart" {
+            live.notes.runs(machine.vmid, seen, true);
+        }
     }
     match machine.boot.verify {
         Verify::Console => configure::listen(live, machine, &host).await,
@@ -253,6 +293,7 @@ pub async fn detach(
     machine: &Machine,
 ) -> Result<(), EffectError> {
     let what = format!("taking the media of the first boot out of VM {}", machine.vmid);
+    live.notes.take_vm(machine.vmid);
     let host = place(live, &what, machine).await?;
     let config = live.pve.send(&api::config(&host, machine.vmid)).await;
     let config = config.map_err(|error| pve_trouble(&what, &error))?;

@@ -30,7 +30,7 @@ struct Next {
 
 async fn after(rehearsal: &mut Rehearsal, from: &str, to: &str) -> Next {
     assert!(INVENTORY.contains(from), "{from}");
-    let survey = rehearsal.with(async |live| first_look(&live.pve, &BTreeSet::new()).await.expect("a look"));
+    let survey = rehearsal.with(async |live| first_look(&live.pve, live.desired).await.expect("a look"));
     let world = survey.await.world(&rehearsal.desired);
     rehearsal.desired = resolve_in(&INVENTORY.replace(from, to), &world).expect("an inventory");
     let calls = || {

@@ -1,6 +1,6 @@
 //! Whole clusters in the lab, in process and in virtual time.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use ichor_engine::{Cancel, EventSink, Journal, Past};
 use ichor_lab::{Inside, Target};
@@ -96,7 +96,7 @@ impl Rehearsal {
                 .expect("materials");
         let reach = self.reach();
         let pve = proxmox(&self.desired.proxmox.endpoint, &reach).expect("a client");
-        first_look(&pve, &BTreeSet::new()).await.expect("a look");
+        first_look(&pve, &self.desired).await.expect("a look");
         let keys = Keys::new(&self.memory, &found.bundle).expect("keys");
         let live =
             Live::new(&self.desired, pve, reach, Some((keys, &found.bundle)), &materials).expect("live");

@@ -133,7 +133,7 @@ impl Trial {
     async fn world(&self) -> World {
         let desired = &self.0.desired;
         let pve = proxmox(&desired.proxmox.endpoint, &self.0.reach()).expect("a client");
-        first_look(&pve, &desired.vmids()).await.expect("a look").world(desired)
+        first_look(&pve, desired).await.expect("a look").world(desired)
     }
 
     /// Returns what stands in the way of a run.

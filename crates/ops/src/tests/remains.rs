@@ -55,8 +55,7 @@ impl Rehearsal {
         };
         meddle(&live()).await;
         let live = live();
-        let wanted = self.desired.machines.iter().map(|machine| machine.vmid).collect();
-        let survey = first_look(&live.pve, &wanted).await.expect("a look");
+        let survey = first_look(&live.pve, live.desired).await.expect("a look");
         let observed = Box::pin(live.observe(&survey)).await;
         let began = Instant::now();
         let remains = Box::pin(live.see_remains(&survey, &observed)).await;

@@ -27,4 +27,4 @@ mod upload;
 pub use call::{Call, Params};
 pub use client::{Client, Error, Token};
 pub use refusal::{Kind, Refusal, kind_of};
-pub use task::{Exit, Upid};
+pub use task::{Exit, TaskStatus, Upid};

@@ -25,7 +25,7 @@ use ichor_model::{
 
 pub use self::{
     differences::{Change, Changes, Difference},
-    drives::Slots,
+    drives::{Slots, gib},
 };
 use crate::{
     Params,

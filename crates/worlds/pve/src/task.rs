@@ -109,6 +109,14 @@ pub enum Exit {
 }
 
 impl TaskStatus {
+    /// Reads how a task stands from a list, which says how it ended, or nothing while it runs.
+    pub fn listed(status: Option<String>) -> Self {
+        match status.filter(|status| status != "RUNNING") {
+            Some(exit) => Self { status: "stopped".into(), exitstatus: Some(exit) },
+            None => Self { status: "running".into(), exitstatus: None },
+        }
+    }
+
     /// Returns how the task ended; nothing while it runs.
     pub fn exit(&self) -> Option<Exit> {
         if self.status != "stopped" {
@@ -152,5 +160,10 @@ mod tests {
         assert_eq!(exit("unexpected status"), Exit::Vanished);
         assert_eq!(exit("VM is locked (clone)"), Exit::Bad("VM is locked (clone)".into()));
         assert_eq!(TaskStatus { status: "running".into(), exitstatus: None }.exit(), None);
+        let listed = |text: Option<&str>| TaskStatus::listed(text.map(str::to_owned)).exit();
+        assert_eq!(
+            (listed(None), listed(Some("RUNNING")), listed(Some("OK"))),
+            (None, None, Some(Exit::Good))
+        );
     }
 }

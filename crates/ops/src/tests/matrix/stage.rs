@@ -196,7 +196,7 @@ impl Stage {
     async fn converge(&self, goal: &Goal, journal: &Journal) -> Result<Ended, Halt> {
         let reach = self.reach();
         let pve = proxmox(&self.desired.proxmox.endpoint, &reach)?;
-        let survey = first_look(&pve, &self.desired.vmids()).await?;
+        let survey = first_look(&pve, &self.desired).await?;
         let desired = resolve_in(&self.inventory, &survey.world(&self.desired)).map_err(Halt::invalid)?;
         let (site, mut sources) = (site(&desired), Sources::default());
         let found = bundle::of_cluster(&self.memory, site, None, Signer::Talos, &mut sources)?;

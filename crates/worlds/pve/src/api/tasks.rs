@@ -63,3 +63,19 @@ pub fn tasks_of(host: &HostName, vmid: VmId) -> Call<Vec<TaskRow>> {
 pub fn running_tasks(host: &HostName) -> Call<Vec<TaskRow>> {
     Call::new(Method::Get, &["nodes", host.as_str(), "tasks"]).with("source", "active").with("limit", 500)
 }
+
+/// A task in the list of all hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ListedTask {
+    /// Its name.
+    pub upid: String,
+    /// How it ended; absent while it runs.
+    #[serde(default)]
+    pub status: Option<String>,
+}
+
+/// Lists the tasks of all hosts: of each all that run, and some that ended. Who has no `Sys.Audit` on `/` sees none of
+/// a token's.
+pub fn all_tasks() -> Call<Vec<ListedTask>> {
+    Call::new(Method::Get, &["cluster", "tasks"])
+}

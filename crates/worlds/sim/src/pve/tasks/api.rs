@@ -1,5 +1,7 @@
 //! Tasks as the API shows them.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -130,9 +132,25 @@ fn list_cluster(dc: &mut Datacentre, _: &mut Ground, call: &mut Call, _: &Params
         }
         row
     };
-    // The broadcast list of each host holds its 25 latest tasks.
     let tasks = dc.tasks.iter().rev().filter(|task| audit(&task.host) || owns(call, task));
-    Ok(tasks.take(25).enumerate().map(row).collect::<Vec<_>>().into())
+    Ok(broadcast(tasks).into_iter().enumerate().map(row).collect::<Vec<_>>().into())
+}
+
+/// Leaves what each host tells the others: all tasks that run, and the latest of the rest up to 25 in all
+/// (`active_workers` of pve-common).
+fn broadcast<'a>(tasks: impl Iterator<Item = &'a Task>) -> Vec<&'a Task> {
+    let mut tasks: Vec<&Task> = tasks.collect();
+    let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
+    for task in tasks.iter().filter(|task| task.runs()) {
+        *rows.entry(&task.host).or_default() += 1;
+    }
+    tasks.retain(|task| {
+        let rows = rows.entry(&task.host).or_default();
+        let told = task.runs() || *rows < 25;
+        *rows += usize::from(told && !task.runs());
+        told
+    });
+    tasks
 }
 
 /// Finds the task of a path; the host of the path must be the one in its name.
