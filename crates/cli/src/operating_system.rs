@@ -5,13 +5,17 @@ use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
-    time::UNIX_EPOCH,
+    sync::Arc,
+    thread,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
+use ichor_net::{Direct, Endpoint, HttpClient, Trust};
 use ichor_ops::system::{
     Contents, Entry, Limits, Links, Lock, NoOutput, NotAFile, NotText, Openness, System, Unreadable,
 };
+use ichor_port::{Http, Request, Response, TransportError};
 use zeroize::Zeroizing;
 
 use crate::{files, programs};
@@ -160,6 +164,26 @@ impl System for OperatingSystem {
         programs::output_of(words, place, limits)
     }
 
+    /// On a thread of its own: whoever asks may be in the middle of other work that must not wait on itself.
+    fn ask(
+        &self,
+        server: &Endpoint,
+        trust: &Trust,
+        request: Request,
+        within: Duration,
+    ) -> Result<Response, TransportError> {
+        let not_asked = |error: String| TransportError::NotReached(error);
+        let asking = || {
+            let client = HttpClient::new(server.clone(), trust.clone(), None, Arc::new(Direct))
+                .map_err(|error| TransportError::NotTrusted(error.to_string()))?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| not_asked(error.to_string()))?;
+            runtime.block_on(client.send(request, within))
+        };
+        thread::scope(|scope| scope.spawn(asking).join())
+            .unwrap_or_else(|_| Err(not_asked("the request could not be made".to_owned())))
+    }
+
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
     }
@@ -290,5 +314,32 @@ mod tests {
         for name in ["", "a=b", "a\0b"] {
             assert!(matches!(OperatingSystem.variable(name), Ok(None)));
         }
+    }
+
+    #[test]
+    fn servers_are_asked_also_in_the_middle_of_other_work() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let serving = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut asked = [0; 1024];
+            let length = io::Read::read(&mut stream, &mut asked).expect("a request");
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").expect("an answer");
+            String::from_utf8_lossy(&asked[..length]).into_owned()
+        });
+        let request = || Request {
+            method: ichor_port::Method::Get,
+            target: "/v1/a".into(),
+            headers: Vec::new(),
+            authorization: None,
+            body: Vec::new(),
+        };
+        let server = Endpoint { host: "127.0.0.1".into(), port, tls: false };
+        let ask = || OperatingSystem.ask(&server, &Trust::System, request(), Duration::from_secs(10));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let answer = runtime.block_on(async { ask() }).expect("an answer");
+        assert_eq!((answer.status, answer.body.as_slice()), (200, &b"{}"[..]));
+        assert!(serving.join().expect("served").starts_with("GET /v1/a HTTP/1.1"));
+        assert!(matches!(ask(), Err(TransportError::NotReached(_))));
     }
 }

@@ -4,6 +4,7 @@
 //! findings, because a patch may hold a secret on any of them.
 
 mod references;
+mod vault;
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -14,6 +15,8 @@ use ichor_machineconfig::{
 use ichor_model::{Code, Desired, Finding, Findings, SecretRef, desired::Setting};
 use ichor_spec::Sources;
 use zeroize::Zeroizing;
+
+use self::{references::resolve_with, vault::Vault};
 
 pub use self::references::resolve;
 
@@ -35,7 +38,8 @@ pub fn gather(
     needs: &Needs,
     sources: &mut Sources,
 ) -> Result<Materials, Findings> {
-    gather_with(system, site, needs, sources, resolve)
+    let vault = Vault::new(system);
+    gather_with(system, site, needs, sources, |reference| resolve_with(system, site, &vault, reference))
 }
 
 /// Reads everything that a rehearsal needs: files as they are, and stand-ins for all secrets.
@@ -45,7 +49,7 @@ pub fn rehearse(
     needs: &Needs,
     sources: &mut Sources,
 ) -> Result<Materials, Findings> {
-    gather_with(system, site, needs, sources, |_, _, _| Ok(SecretText::new(STAND_IN)))
+    gather_with(system, site, needs, sources, |_| Ok(SecretText::new(STAND_IN)))
 }
 
 fn gather_with(
@@ -53,7 +57,7 @@ fn gather_with(
     site: Site<'_>,
     needs: &Needs,
     sources: &mut Sources,
-    resolve: impl Fn(&dyn System, Site<'_>, &SecretRef) -> Result<SecretText, Box<Finding>>,
+    resolve: impl Fn(&SecretRef) -> Result<SecretText, Box<Finding>>,
 ) -> Result<Materials, Findings> {
     let mut findings = Findings::new();
     let mut files = BTreeMap::new();
@@ -68,7 +72,7 @@ fn gather_with(
     }
     let mut secrets = BTreeMap::new();
     for reference in &needs.secrets {
-        match resolve(system, site, reference) {
+        match resolve(reference) {
             Ok(secret) => {
                 secrets.insert(reference.clone(), secret);
             }

@@ -6,9 +6,12 @@ use std::{
     ffi::OsString,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
+use ichor_net::{Endpoint, Trust};
+use ichor_port::{Request, Response, TransportError};
 use zeroize::Zeroizing;
 
 use crate::system::{
@@ -32,6 +35,10 @@ pub struct Memory {
     pub stdin: Vec<u8>,
     /// What programs print, by their words; nothing if they fail.
     pub programs: BTreeMap<String, Option<String>>,
+    /// What servers answer, by method and target.
+    pub web: Vec<(String, (u16, String))>,
+    /// What they were asked.
+    pub asked: RefCell<Vec<Request>>,
     pub later: Cell<u64>,
     /// How many more acts that change something succeed; none: all.
     pub acts_left: Cell<Option<usize>>,
@@ -206,6 +213,21 @@ impl System for Memory {
             Some(Some(output)) if output.len() > limits.bytes => Err(NoOutput::TooLarge(limits.bytes)),
             Some(Some(output)) => Ok(Zeroizing::new(output.clone().into_bytes())),
         }
+    }
+
+    fn ask(
+        &self,
+        server: &Endpoint,
+        _: &Trust,
+        request: Request,
+        _: Duration,
+    ) -> Result<Response, TransportError> {
+        let call = format!("{} {}", request.method, request.target);
+        let answer = self.web.iter().find(|(asked, _)| *asked == call).map(|(_, answer)| answer.clone());
+        self.asked.borrow_mut().push(request);
+        let (status, body) =
+            answer.ok_or_else(|| TransportError::NotReached(format!("{server} is not reached: {call}")))?;
+        Ok(Response { status, body: body.into_bytes(), ..Response::default() })
     }
 
     fn sync_directory(&self, _: &Path) -> io::Result<()> {

@@ -13,6 +13,8 @@ use std::{
 };
 
 use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
+use ichor_net::{Endpoint, Trust};
+use ichor_port::{Request, Response, TransportError};
 use zeroize::Zeroizing;
 
 /// What a verb may ask of the machine it runs on.
@@ -80,6 +82,15 @@ pub trait System {
         place: &Path,
         limits: Limits,
     ) -> Result<Zeroizing<Vec<u8>>, NoOutput>;
+
+    /// Sends a request to a server and waits for its answer.
+    fn ask(
+        &self,
+        server: &Endpoint,
+        trust: &Trust,
+        request: Request,
+        within: Duration,
+    ) -> Result<Response, TransportError>;
 
     /// Waits until the names in a directory are on disk.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;

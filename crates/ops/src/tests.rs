@@ -12,6 +12,7 @@ mod reading;
 mod remains;
 mod rendering;
 mod sealed;
+mod vault;
 
 use std::{
     collections::BTreeMap,

@@ -80,7 +80,7 @@ fn authority(system: &dyn System, site: Site<'_>, file: &str) -> Result<Trust, H
     let text = std::str::from_utf8(&contents.bytes).map_err(|_| wrong("it is no text".into()))?;
     let certificate =
         Certificate::from_pem(text).map_err(|problem| wrong(format!("it {}", problem.message)))?;
-    Ok(Trust::Authorities(vec![certificate.der().to_vec()]))
+    Ok(Trust::Authorities(certificate.chain()))
 }
 
 /// Trusts whom the system trusts, or whoever was confirmed before. Somebody new is shown, and asked about where there

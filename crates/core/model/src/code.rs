@@ -325,9 +325,7 @@ catalogue! {
     2105 OPEN_SECRETS "others can read a file with secrets":
         "Whoever reads a secrets bundle owns the cluster. Files with secrets are for their owner alone: mode 0600.";
     2106 UNRESOLVED_SECRET "a secret cannot be had":
-        "The reference names an environment variable that is not set, a file that cannot be read, a value that no encrypted file has, a command that fails or takes too long, or a value that is empty or not text. The value itself is never shown.";
-    2107 SECRET_SOURCE "this kind of secret reference is not read yet":
-        "`{env: NAME}`, `{file: path}`, `{sops: path#key}` and `{command: [...]}` are read. `{vault: ...}` can be written in an inventory and is read by a later ichor.";
+        "The reference names an environment variable that is not set, a file that cannot be read, a value that no encrypted file has, a command that fails or takes too long, a secret that Vault does not give, or a value that is empty or not text. The value itself is never shown.";
     2108 LATE_ADDRESS "an address is known only once a machine runs":
         "A machine that takes any DHCP lease has no address before it runs, so nothing that must name it can be made ahead. Give it a fixed address, or a reservation by its MAC with `boot: {address: dhcp}` and a static address.";
     2109 NOT_OURS "a file was not written by ichor, or was changed since":

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ichor_machineconfig::secrets::SecretText;
 use ichor_model::{Code, Finding, Findings, SecretRef};
 
-use super::{MAX_BYTES, places};
+use super::{MAX_BYTES, places, vault::Vault};
 use crate::{
     Site, System,
     keyring::{self, Keyring, sealed_finding},
@@ -23,12 +23,22 @@ pub fn resolve(
     site: Site<'_>,
     reference: &SecretRef,
 ) -> Result<SecretText, Box<Finding>> {
+    resolve_with(system, site, &Vault::new(system), reference)
+}
+
+/// Finds one of several secrets, with a login that serves for all of them.
+pub fn resolve_with(
+    system: &dyn System,
+    site: Site<'_>,
+    vault: &Vault<'_>,
+    reference: &SecretRef,
+) -> Result<SecretText, Box<Finding>> {
     let found = match reference {
         SecretRef::Env(name) => of_environment(system, name),
         SecretRef::File(name) => of_file(system, site, name),
         SecretRef::Sops(place) => of_sealed(system, site, place),
         SecretRef::Command(words) => of_command(system, site, words),
-        SecretRef::Vault(_) => Err(not_yet()),
+        SecretRef::Vault(place) => vault.read(place),
     };
     found.map_err(|finding| {
         let place = places(site.desired, reference);
@@ -115,9 +125,4 @@ fn text_of(bytes: &[u8]) -> Result<SecretText, &'static str> {
 fn without_last_newline(text: &str) -> &str {
     let text = text.strip_suffix('\n').unwrap_or(text);
     text.strip_suffix('\r').unwrap_or(text)
-}
-
-fn not_yet() -> Finding {
-    Finding::error(Code::SECRET_SOURCE, None, "secrets by `vault` are not read yet")
-        .remedy("put the secret into the environment until then, and write `{env: NAME}`")
 }

@@ -78,6 +78,11 @@ impl Certificate {
         &self.pem
     }
 
+    /// Returns the DER of all certificates that were in the text, the first one first.
+    pub fn chain(&self) -> Vec<Vec<u8>> {
+        pem::decode(&self.pem).unwrap_or_default().iter().map(|block| block.der.to_vec()).collect()
+    }
+
     /// Returns the certificate as DER.
     pub fn der(&self) -> &[u8] {
         &self.der
