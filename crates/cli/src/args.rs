@@ -7,6 +7,7 @@ mod destroy;
 mod explain;
 mod health;
 mod image;
+mod init;
 mod kubeconfig;
 mod lab;
 mod lifetime;
@@ -33,6 +34,7 @@ pub use self::{
     explain::Explain,
     health::Health,
     image::{Image, ImageVerb},
+    init::Init,
     kubeconfig::Kubeconfig,
     lab::{Event, Faults, Host, Lab, LabVerb, Profile, PveRelease, Serve, Server},
     man::Man,
@@ -53,6 +55,7 @@ const ABOUT: &str = "Talos Linux Kubernetes clusters on Proxmox VE, from one inv
 
 const EXAMPLES: &str = "\
 Examples:
+  ichor init                           write a first inventory, with what Proxmox has
   ichor check                          check ./ichor.yaml or ./cluster.yaml
   ichor -f clusters/ check             check every cluster of a directory
   ichor -f lab.yaml plan --offline     show every VM the inventory stands for
@@ -132,6 +135,7 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 #[allow(missing_docs)]
 pub enum Verb {
+    Init(Init),
     Check(Check),
     Plan(Plan),
     Up(Up),

@@ -7,6 +7,7 @@ mod destroy;
 mod explain;
 mod health;
 mod image;
+mod init;
 mod kubeconfig;
 mod lab;
 mod live;
@@ -33,6 +34,7 @@ use crate::{
 /// Does what was asked for.
 pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     match &cli.verb {
+        Verb::Init(args) => init::run(args, &cli.global, terminal),
         Verb::Check(args) => check::run(args, &cli.global, terminal),
         Verb::Plan(args) => plan::run(args, &cli.global, terminal),
         Verb::Up(args) => up::run(args, &cli.global, terminal),

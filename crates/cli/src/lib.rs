@@ -18,6 +18,7 @@ mod inventory_files;
 mod journal;
 mod operating_system;
 mod programs;
+mod questions;
 mod render;
 mod terminal;
 mod world;

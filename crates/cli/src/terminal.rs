@@ -47,6 +47,12 @@ impl Terminal {
         let _ = writeln!(stream, "{text}");
     }
 
+    /// Writes the beginning of a line that somebody is to end.
+    pub fn prompt(&self, text: &str) {
+        let mut stream = AutoStream::new(self.stderr.lock(), self.color);
+        let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+    }
+
     /// Asks for something that is not shown while it is typed; nothing, if nobody can or wants to answer.
     pub fn ask_secretly(&self, question: &str) -> Option<Zeroizing<String>> {
         if !io::stdin().is_terminal() {

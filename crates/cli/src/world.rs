@@ -1,8 +1,8 @@
 //! The world that a live verb acts on: the Proxmox of the inventory, or a lab in its place.
 
-mod jump;
+pub mod jump;
 mod lab;
-mod real;
+pub mod real;
 
 use std::{path::PathBuf, sync::Arc};
 

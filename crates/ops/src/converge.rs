@@ -124,7 +124,12 @@ pub struct Ended {
 
 /// Looks at everything Proxmox shows, and tells what stood in the way if that fails.
 pub async fn first_look(pve: &Pve, desired: &Desired) -> Result<Survey, Halt> {
-    survey(pve, desired).await.map_err(|error| Halt::preflight(only(not_seen(&error, pve.token()))))
+    survey(pve, desired).await.map_err(|error| unseen(&error, pve))
+}
+
+/// Says why Proxmox could not be looked at.
+pub(crate) fn unseen(error: &ichor_pve::Error, pve: &Pve) -> Halt {
+    Halt::preflight(only(not_seen(error, pve.token())))
 }
 
 fn not_seen(error: &ichor_pve::Error, token: &str) -> Finding {

@@ -23,6 +23,7 @@ mod entropy;
 pub mod halt;
 pub mod health;
 pub mod image;
+pub mod init;
 pub mod keyring;
 pub mod live;
 pub mod masked;

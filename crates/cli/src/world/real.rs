@@ -98,9 +98,7 @@ fn first_use(
         return pin(String::from_utf8_lossy(&contents.bytes).trim()).map(Trust::Pin);
     }
     let Ok(endpoint) = site.desired.proxmox.endpoint.parse::<Endpoint>() else { return Ok(Trust::System) };
-    let met = runtime.block_on(async { timeout(SHOWN_WITHIN, unknown(&endpoint, &**dialer)).await });
-    let Ok(met) = met else { return Err(Halt::preflight(only(silent(&endpoint)))) };
-    let Some(fingerprint) = met else { return Ok(Trust::System) };
+    let Some(fingerprint) = meet(&endpoint, dialer, runtime)? else { return Ok(Trust::System) };
     if !io::stdin().is_terminal() {
         return Err(Halt::preflight(only(not_known(&endpoint, fingerprint))));
     }
@@ -120,6 +118,15 @@ fn first_use(
 }
 
 /// Returns the fingerprint of a server that the system does not trust; nothing where it does, or nobody answers.
+pub fn meet(
+    endpoint: &Endpoint,
+    dialer: &Arc<dyn Dial>,
+    runtime: &Runtime,
+) -> Result<Option<Fingerprint>, Halt> {
+    let met = runtime.block_on(async { timeout(SHOWN_WITHIN, unknown(endpoint, &**dialer)).await });
+    met.map_err(|_| Halt::preflight(only(silent(endpoint))))
+}
+
 async fn unknown(endpoint: &Endpoint, dialer: &dyn Dial) -> Option<Fingerprint> {
     let meet = |trust: Trust| async move {
         let secure = Secure::new(trust, None, Protocol::Http1).ok()?;

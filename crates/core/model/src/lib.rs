@@ -49,3 +49,11 @@ impl Problem {
         Self { message: message.into(), remedy: remedy.into() }
     }
 }
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it {}; {}", self.message, self.remedy)
+    }
+}
+
+impl std::error::Error for Problem {}

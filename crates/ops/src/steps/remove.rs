@@ -1,6 +1,6 @@
 //! Removing VMs and files, and nothing that is not ours.
 
-use ichor_engine::{EffectError, Report, StepContext};
+use ichor_engine::{EffectError, Effects, Report, StepContext, Verdict};
 use ichor_model::{HostName, VmId};
 use ichor_plan::{Condition, files::has_seed};
 use ichor_pve::{
@@ -13,8 +13,16 @@ use tokio::time::Instant;
 use super::{task, vm::in_drive};
 use crate::live::{Live, pve_trouble};
 
-/// Pulls the plug of a VM. Its machine is to be deleted: nobody waits for it to say goodbye.
+/// Pulls the plug of a VM. Its machine is to be deleted: nobody waits for it to say goodbye. It may be gone by then: an
+/// earlier run that was killed may have begun to delete it, and Proxmox says for seconds that it runs.
 pub async fn stop(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Result<(), EffectError> {
+    match unplug(live, context, vmid).await {
+        Err(_) if live.judge(&Condition::VmGone { vmid }).await == Verdict::Holds => Ok(()),
+        stopped => stopped,
+    }
+}
+
+async fn unplug(live: &Live<'_>, context: &StepContext<'_>, vmid: VmId) -> Result<(), EffectError> {
     let what = format!("stopping VM {vmid}");
     let seen = live.notes.take_vm(vmid);
     task::follow_earlier(live, context, &what).await;

@@ -173,6 +173,12 @@ pub struct Interface {
     /// Its kind, such as `bridge`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// The host's own address on it, with the length of its prefix.
+    #[serde(default)]
+    pub cidr: Option<String>,
+    /// The gateway behind it.
+    #[serde(default)]
+    pub gateway: Option<String>,
     /// Whether VLAN tags pass.
     #[serde(default)]
     pub bridge_vlan_aware: Option<u8>,
