@@ -72,6 +72,8 @@ fn forbidden() -> Vec<String> {
 /// Every verb with arguments that make it do its work.
 fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
     vec![
+        // A port that nobody listens at.
+        ("init", vec!["-f", "new.yaml", "--endpoint", "127.0.0.1:1", "--yes"]),
         ("check", vec![]),
         ("plan", vec!["--offline", "--explain"]),
         ("up", vec!["--lab", "--dry-run"]),
