@@ -102,8 +102,13 @@ impl Live<'_> {
                     observed.machines.insert(machine.clone(), seen);
                 }
             }
-            Condition::KubernetesAnswers | Condition::NodeThere { .. } => {
-                observed.nodes = self.see_nodes().await;
+            Condition::KubernetesAnswers => observed.nodes = self.see_nodes().await,
+            Condition::NodeThere { machine, .. } => {
+                if let Some(wanted) = self.machine(machine) {
+                    let (nodes, seen) = tokio::join!(self.see_nodes(), self.see_boot(wanted));
+                    observed.nodes = nodes;
+                    observed.machines.insert(machine.clone(), seen);
+                }
             }
         }
         observed

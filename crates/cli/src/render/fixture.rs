@@ -108,6 +108,7 @@ pub fn well(desired: &Desired) -> Observed {
             version: machine.talos.to_string(),
             stage: "running".into(),
             ready: true,
+            etcd: (machine.role == Role::ControlPlane).then(|| "Running".to_owned()),
             ..TalosSeen::default()
         };
         observed.machines.insert(machine.name.clone(), Sight::Seen(MachineSeen::Ours(talos)));
@@ -121,6 +122,7 @@ pub fn well(desired: &Desired) -> Observed {
             version,
             unschedulable: false,
             addresses: Vec::new(),
+            boot: None,
         };
         nodes.insert(machine.name.to_string(), node);
     }
@@ -191,6 +193,7 @@ pub fn ill(desired: &Desired) -> Observed {
         version: "v1.36.3".into(),
         unschedulable,
         addresses: Vec::new(),
+        boot: None,
     };
     observed.nodes = Sight::Seen(
         [

@@ -99,6 +99,14 @@ impl Live<'_> {
         .await
     }
 
+    /// Looks at which boot of a machine this is.
+    pub(super) async fn see_boot(&self, machine: &Machine) -> Sight<MachineSeen> {
+        self.meet(machine, |talos| async move {
+            Ok(TalosSeen { boot: Some(talos.boot_id().await?), ..TalosSeen::default() })
+        })
+        .await
+    }
+
     /// Looks at a machine: its stage, its release, and its etcd.
     pub(super) async fn see_machine(&self, machine: &Machine) -> Sight<MachineSeen> {
         self.meet(machine, |talos| async move { Box::pin(look(&talos)).await }).await
@@ -243,8 +251,12 @@ fn usable(desired: &Desired, machine: &Machine, answer: &pve::AgentInterfaces) -
 
 async fn look(talos: &Talos) -> Result<TalosSeen, Error> {
     let (version, services) = (api::version(), api::services());
-    let (version, status, services) =
-        tokio::join!(talos.send(&version), talos.find::<MachineStatus>(), talos.send(&services));
+    let (version, status, services, boot) = tokio::join!(
+        talos.send(&version),
+        talos.find::<MachineStatus>(),
+        talos.send(&services),
+        talos.boot_id()
+    );
     let (version, services) = (version?, services?);
     let status = status?.map(|status| status.spec);
     let etcd = services.into_iter().find(|service| service.id == "etcd").map(|service| service.state);
@@ -259,6 +271,7 @@ async fn look(talos: &Talos) -> Result<TalosSeen, Error> {
             })
             .unwrap_or_default(),
         etcd,
+        boot: boot.ok(),
         ..TalosSeen::default()
     })
 }

@@ -1,5 +1,6 @@
 //! Machines that do not come up as they should.
 
+use ichor_model::observed::{MachineSeen, Sight};
 use ichor_sim::{
     faults::{Kind, Server, When},
     profile::Profile,
@@ -8,6 +9,7 @@ use ichor_sim::{
 
 use super::{SMALL, news_spread, shows, shows_untouched};
 use crate::{
+    converge::{Goal, look},
     secrets,
     tests::{live::Rehearsal, rsa, site},
 };
@@ -118,4 +120,35 @@ async fn health_says_what_is_wrong() {
     world.befall("host-up pve3");
     world.befall(&format!("vm-deleted {worker}"));
     world.unwell(&[("vm-there", "worker-1: there is no VM 3000")]).await;
+}
+
+/// Kubernetes believes in a node for the best part of a minute after its machine is gone.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_machine_is_gone_is_waited_for_anew() {
+    let world = Rehearsal::bad(SMALL);
+    world.recovers().await;
+    world.befall(&format!("vm-deleted {}", world.vmid("worker-1")));
+    let (steps, node) = world
+        .with(async |live| {
+            let observed = look(live).await.expect("a look");
+            let plan = Goal::up().plan(live, &observed);
+            let steps: Vec<String> = plan.steps().iter().map(|step| step.id.to_string()).collect();
+            (steps, observed.nodes.seen().expect("nodes")["worker-1"].clone())
+        })
+        .await;
+    assert!(node.ready && node.boot.is_some(), "Kubernetes has not noticed yet: {node:?}");
+    assert!(steps.iter().any(|step| step == "machine/worker-1/ready"), "{steps:?}");
+    // The new machine has its name and its uuid, and answers before its kubelet does.
+    let ended = world.attempt().await.expect("no halt");
+    assert!(ended.done);
+    let boots = |observed: &ichor_model::Observed| {
+        let name = "worker-1".parse().expect("a name");
+        let Some(Sight::Seen(MachineSeen::Ours(talos))) = observed.machines.get(&name) else {
+            panic!("it answers: {:?}", observed.machines)
+        };
+        (talos.boot.clone(), observed.nodes.seen().expect("nodes")["worker-1"].boot.clone())
+    };
+    let (machine, kubelet) = boots(&ended.observed);
+    assert_eq!(machine, kubelet, "its own kubelet has spoken");
+    assert_ne!(kubelet, node.boot);
 }
