@@ -8,7 +8,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ichor_engine::{Cancel, EventSink, Haste, Journal, Limits, Past, Policy, RunReport, execute};
 use ichor_model::{Code, Desired, Finding, Findings, Observed, VmId, step::Impact};
-use ichor_plan::{Action, ClusterPlan, ClusterStep, Extent, Phase, destroy, preflight, up};
+use ichor_plan::{
+    Action, ClusterPlan, ClusterStep, Extent, Phase, destroy, files::host_of, lost_hosts, preflight, up,
+};
 
 use crate::{
     Halt,
@@ -206,6 +208,9 @@ pub async fn converge(
         let (complete, stopped) = (report.is_complete(), report.stopped);
         last = Some(report);
         if !complete || stopped {
+            if !stopped {
+                findings.extend(Box::pin(lost_hosts_of(live)).await.into_iter().collect());
+            }
             return Ok(Ended { observed, report: last, done: false, findings });
         }
         policy.past = Past::default();
@@ -223,6 +228,19 @@ pub async fn converge(
         findings.push(never_done(&left));
     }
     Ok(Ended { observed, report: last, done: left.is_empty(), findings })
+}
+
+/// Says which hosts went down in the middle, if that may be why steps failed: what is left without them is more than
+/// a step can tell.
+async fn lost_hosts_of(live: &Live<'_>) -> Vec<Finding> {
+    let Ok(survey) = survey(&live.pve, &live.desired.vmids()).await else { return Vec::new() };
+    if survey.hosts.iter().all(|host| host.status == "online") {
+        return Vec::new();
+    }
+    let observed = live.observe(&survey).await;
+    lost_hosts(live.desired, &observed, |machine| {
+        live.memory.host(machine.vmid).or_else(|| host_of(machine).cloned())
+    })
 }
 
 /// Looks after the steps. Much was done by then, so that a world which does not show itself for a moment is given

@@ -10,7 +10,7 @@ use ichor_engine::{EffectError, Report, StepContext};
 use ichor_model::{
     HostName,
     desired::{Machine, Verify},
-    observed::{MachineSeen, Sight},
+    observed::{MachineSeen, NodeSeen, Sight},
 };
 use ichor_net::Trust;
 use ichor_pve::{
@@ -180,7 +180,13 @@ async fn blank(live: &Live<'_>, what: &str, machine: &Machine, host: &HostName) 
     let name = machine.name.as_str();
     let (etcd, nodes) = tokio::join!(live.see_etcd(), live.see_nodes());
     let is_member = matches!(&etcd, Sight::Seen(members) if members.contains_key(name));
-    let is_node = matches!(&nodes, Sight::Seen(nodes) if nodes.contains_key(name));
+    // The node of an earlier machine stays until somebody deletes it, and nobody speaks for it: it had the address
+    // at which this one waits for its config.
+    let speaks = |node: &NodeSeen| {
+        let here = live.address(machine).is_some_and(|address| node.addresses.contains(&address));
+        node.ready || !here
+    };
+    let is_node = nodes.seen().and_then(|nodes| nodes.get(name)).is_some_and(speaks);
     if is_member || is_node {
         return Err(not_blank(what, machine, "the cluster knows it as a node"));
     }

@@ -110,3 +110,38 @@ async fn a_full_storage_is_told_before_and_when_it_fails() {
     world.befall("storage-freed local-lvm");
     world.recovers().await;
 }
+
+/// A control plane on every host, so that one can be lost.
+const SPREAD: &str = "\
+cluster: {name: lab, talos: v1.13.9, kubernetes: v1.36.3, endpoint: {vip: 10.0.0.5}}
+proxmox: {endpoint: 'https://pve1:8006', hosts: [pve1, pve2, pve3], storage: {disks: local-lvm, images: local}}
+network: {cidr: 10.0.0.0/24, gateway: 10.0.0.1, dns: 10.0.0.1}
+machines:
+  cp-1: {role: control-plane, address: 10.0.0.11, host: pve1}
+  cp-2: {role: control-plane, address: 10.0.0.12, host: pve2}
+  cp-3: {role: control-plane, address: 10.0.0.13, host: pve3}
+  worker: {role: worker, address: 10.0.0.21, host: pve3}
+";
+
+/// Whoever loses a host wants to know what is left.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_lost_says_what_is_left_without_it() {
+    let world = Rehearsal::bad(SPREAD);
+    world.recovers().await;
+    let worker = world.vmid("worker");
+    world.befall(&format!("vm-deleted {worker}"));
+    world.befall_with(
+        &format!("POST /nodes/pve3/qemu/{worker}/status/start"),
+        1,
+        When::Before,
+        "host-down pve3",
+    );
+    shows("host-lost", &world).await;
+    world.mend();
+    shows_untouched("host-lost-before", &world).await;
+    world.befall("host-down pve2");
+    shows_untouched("quorum-lost", &world).await;
+    world.befall("host-up pve2");
+    world.befall("host-up pve3");
+    world.recovers().await;
+}
