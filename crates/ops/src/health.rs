@@ -414,6 +414,7 @@ mod tests {
                 drift: Vec::new(),
                 medium: false,
                 protected: false,
+                addresses: Vec::new(),
             };
             observed.vms.insert(machine.vmid, Sight::Seen(Some(vm)));
             let talos = TalosSeen {

@@ -40,6 +40,7 @@ impl Live<'_> {
         let machines = machines.await.into_iter().collect();
         observed.machines = machines;
         self.compare_machines(&mut observed.machines).await;
+        self.ask_where(&mut observed).await;
         observed.vip = self.see_vip(&observed).await;
         let bootstrapped = observed.machines.values().any(|sight| {
             matches!(sight, Sight::Seen(MachineSeen::Ours(talos)) if talos.etcd.as_deref() == Some("Running"))

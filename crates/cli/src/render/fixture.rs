@@ -143,6 +143,7 @@ fn vm(machine: &Machine) -> VmSeen {
         drift: Vec::new(),
         medium: false,
         protected: false,
+        addresses: Vec::new(),
     }
 }
 
@@ -335,6 +336,7 @@ fn nic(seed: &Seed<'_>, address: u32) -> Nic {
         model: "virtio".into(),
         firewall: false,
         queues: None,
+        written: ichor_model::desired::Written::default(),
         addresses: vec![Late::Known(format!("10.0.0.{address}/24").parse().expect("address"))],
         gateways: vec![[10, 0, 0, 1].into()],
         dns: Vec::new(),

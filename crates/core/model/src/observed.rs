@@ -136,6 +136,9 @@ pub struct VmSeen {
     /// Whether Proxmox refuses to delete it.
     #[serde(default)]
     pub protected: bool,
+    /// The addresses that its cloud-init gives it, or that its guest agent tells where that was asked.
+    #[serde(default)]
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Whose a VM is.

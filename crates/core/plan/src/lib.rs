@@ -22,6 +22,7 @@ pub mod support;
 mod together;
 mod up;
 mod voters;
+mod whereabouts;
 
 pub use action::{Action, ClusterPlan, ClusterStep, Condition, Phase};
 pub use destroy::{Extent, destroy};
@@ -32,3 +33,4 @@ pub use resolve::{Resolution, resolve};
 pub use together::check_together;
 pub use up::{has_network, up};
 pub use voters::{Voters, remaining, runs_etcd, voters};
+pub use whereabouts::{Whereabouts, wanted, whereabouts};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ichor_model::{
-    Code, Desired, Finding, Findings, HostName, Observed, VmId,
+    Code, Desired, Finding, Findings, HostName, Observed, Severity, VmId,
     desired::{CloneKind, ImageSource, Machine, Role, Verify},
     observed::{MachineSeen, Owner, Release, Sight, StorageSeen, VmSeen},
 };
@@ -15,6 +15,7 @@ use crate::{
     privileges::lacking,
     up::has_network,
     voters::{is_new, remaining},
+    whereabouts::moved,
 };
 
 /// The first release that imports disk images by its API.
@@ -31,7 +32,14 @@ pub fn preflight(desired: &Desired, observed: &Observed) -> Findings {
     findings.extend(desired.machines.iter().filter_map(|machine| other_vm(observed, machine)));
     findings.extend(unread(desired, observed, &to_make));
     findings.extend(desired.machines.iter().filter_map(|machine| locked(observed, machine)));
-    findings.extend(desired.machines.iter().filter_map(|machine| taken_address(desired, observed, machine)));
+    for machine in &desired.machines {
+        let (sure, guessed) = match moved(observed, machine) {
+            Some(finding) if finding.severity == Severity::Error => (Some(finding), None),
+            guessed => (None, guessed),
+        };
+        let taken = || taken_address(desired, observed, machine);
+        findings.extend(sure.or_else(taken).or(guessed));
+    }
     findings.extend(vip(observed));
     findings.extend(lost_control_planes(desired, observed));
     findings.extend(stale_members(desired, observed));

@@ -182,6 +182,31 @@ impl Live<'_> {
         Ok(())
     }
 
+    /// Asks the guest agents of machines that run, are not met where the inventory has them, and have no cloud-init
+    /// that tells, which address they have.
+    pub(super) async fn ask_where(&self, observed: &mut Observed) {
+        let lost = |machine: &&Machine| {
+            let met = matches!(
+                observed.machines.get(&machine.name),
+                Some(Sight::Seen(MachineSeen::Ours(_) | MachineSeen::Maintenance))
+            );
+            let vm = observed.vms.get(&machine.vmid).and_then(Sight::seen).and_then(Option::as_ref);
+            let runs = vm.is_some_and(|vm| vm.owner == Owner::Ours && vm.running && vm.addresses.is_empty());
+            !met && runs && !Self::is_leased(machine)
+        };
+        let asked = self.desired.machines.iter().filter(lost).map(|machine| async move {
+            let host = self.memory.host(machine.vmid)?;
+            let call = pve::agent_interfaces(&host, machine.vmid);
+            let answer = timeout(PEEK_WITHIN, self.pve.send(&call)).await.ok()?.ok()?;
+            Some((machine.vmid, usable(self.desired, machine, &answer)?))
+        });
+        for (vmid, address) in join_all(asked).await.into_iter().flatten() {
+            if let Some(Sight::Seen(Some(vm))) = observed.vms.get_mut(&vmid) {
+                vm.addresses = vec![address];
+            }
+        }
+    }
+
     /// Learns the addresses that control planes have leased, and says of which that could not be told, and why.
     pub async fn learn_leases(&self, survey: &Survey) -> Vec<(MachineName, String)> {
         for (vmid, guest) in &survey.guests {

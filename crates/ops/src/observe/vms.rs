@@ -232,6 +232,7 @@ impl Live<'_> {
             drift: Vec::new(),
             medium: false,
             protected: config.text("protection").as_deref() == Some("1"),
+            addresses: config.addresses(),
         };
         if let Some(machine) = self.desired.machines.iter().find(|machine| machine.vmid == vmid) {
             self.describe_machine(machine, config, &mut seen).await;

@@ -215,6 +215,7 @@ pub fn vm(host: &HostName, owner: Owner) -> VmSeen {
         drift: Vec::new(),
         medium: false,
         protected: false,
+        addresses: Vec::new(),
     }
 }
 
