@@ -64,7 +64,7 @@ impl Live<'_> {
         if self.desired.proxmox.pool.is_some() {
             observed.pool = self.see_pool().await;
         }
-        if self.something_to_make(&observed) {
+        if self.something_to_make(&observed) || self.has_nameless_seeds() {
             (observed.volumes, observed.rights) =
                 tokio::join!(self.see_volumes(&observed), self.see_rights());
         }
@@ -124,6 +124,13 @@ impl Live<'_> {
         self.desired.machines.iter().any(|machine| {
             !matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(Some(vm))) if vm.owner == Owner::Ours)
         })
+    }
+
+    /// Whether there may be cidata volumes that can only be found by looking: their names follow from what is in them,
+    /// and they cannot be drawn up.
+    fn has_nameless_seeds(&self) -> bool {
+        let mut seeded = self.desired.machines.iter().filter(|machine| has_seed(machine));
+        seeded.any(|machine| !self.names().seeds.contains_key(&machine.name))
     }
 
     async fn by_survey(&self, survey: &Survey, vmid: VmId) -> VmSight {

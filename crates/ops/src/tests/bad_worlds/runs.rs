@@ -63,7 +63,13 @@ async fn what_was_done_is_told_though_the_last_look_fails() {
     for occurrence in 3..40 {
         rehearsal.fault(Server::Pve, "GET /cluster/resources", occurrence, broken());
     }
-    let ended = rehearsal.attempt().await.expect("no halt: much was done");
+    let events = Arc::new(Looks::default());
+    let run =
+        rehearsal.run_told(rehearsal.reach(), &rehearsal.desired, Goal::up(), Arc::clone(&events) as _).await;
+    let ended = run.expect("no halt: much was done");
+    let looks = events.0.lock().expect("lock").clone();
+    assert!(looks.len() == 6 && looks[0] == "looking whether anything is left", "{looks:#?}");
+    assert!(looks[1..].iter().all(|why| why.contains("596") && why.contains("; again in ")), "{looks:#?}");
     assert!(!ended.done && ended.report.is_some_and(|report| report.is_complete()));
     let said = findings(&ended.findings);
     assert!(
@@ -73,6 +79,18 @@ async fn what_was_done_is_told_though_the_last_look_fails() {
     assert!(!said.contains("may do"), "the token is not to blame: {said}");
     rehearsal.mend();
     rehearsal.recovers().await;
+}
+
+/// Remembers what the world is looked at for.
+#[derive(Debug, Default)]
+struct Looks(Mutex<Vec<String>>);
+
+impl EventSink for Looks {
+    fn emit(&self, event: Event) {
+        if let Event::Looking { why } = event {
+            self.0.lock().expect("lock").push(why);
+        }
+    }
 }
 
 /// Puts a VM back when the first step has ended.
