@@ -22,7 +22,7 @@ use ichor_talos::{
     api::{self, ApplyMode},
 };
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::task;
 use crate::live::{Listening, Live, Pin, pve_trouble, talos_trouble, transient};
@@ -42,33 +42,43 @@ pub async fn listen(live: &Live<'_>, machine: &Machine, host: &HostName) {
     }
 }
 
-/// Reads the key of a machine from its console, if that was opened in time.
+/// Reads the key of a machine from its console, if that was opened in time. One that is missed is shown again later.
 pub async fn hear(live: &Live<'_>, machine: &Machine) {
     let Some(console) = live.memory.console(&machine.name) else { return };
-    if let Ok(Some(key)) = read_key(live, machine, console).await {
+    if let Ok(Heard::Key(key)) = read_key(live, machine, console).await {
         live.memory.pin(&machine.name, Pin::Console(key));
     }
 }
 
-/// Reads the key of a machine from its console; nothing if the machine turns out to have its config: then it prints
-/// none, however long one waits.
-async fn read_key(
-    live: &Live<'_>,
-    machine: &Machine,
-    mut console: Listening,
-) -> Result<Option<[u8; 32]>, ConsoleError> {
-    let configured = async {
+/// What came of listening to a console.
+enum Heard {
+    /// The key.
+    Key([u8; 32]),
+    /// The machine has its config, and prints no key, however long one waits.
+    Configured,
+    /// The machine waits for its config, so its key was printed before anybody listened.
+    Missed,
+}
+
+/// Reads the key of a machine from its console. Who answers at its address tells when there is nothing to wait for
+/// any more.
+async fn read_key(live: &Live<'_>, machine: &Machine, mut console: Listening) -> Result<Heard, ConsoleError> {
+    let in_vain = async {
         loop {
             sleep(LOOK_AGAIN).await;
-            if matches!(live.see_face(machine).await, Sight::Seen(MachineSeen::Ours(_))) {
-                return;
+            match live.see_face(machine).await {
+                Sight::Seen(MachineSeen::Ours(_)) => return Heard::Configured,
+                Sight::Seen(MachineSeen::Maintenance) => break,
+                _ => {}
             }
         }
+        sleep(HEARD_WITHIN).await;
+        Heard::Missed
     };
     tokio::select! {
         biased;
-        key = console.read_until(maintenance_key) => key.map(Some),
-        () = configured => Ok(None),
+        key = console.read_until(maintenance_key) => key.map(Heard::Key),
+        heard = in_vain => Ok(heard),
     }
 }
 
@@ -78,7 +88,7 @@ pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
     let known = live.memory.pinned(&machine.name);
     if known.is_none() {
         // Nobody may have waited for its key yet. A console has one reader: the open one is read before another.
-        let _ = timeout(HEARD_WITHIN, hear(live, machine)).await;
+        hear(live, machine).await;
     }
     let pin = match live.memory.pinned(&machine.name) {
         Some(pin) => pin,
@@ -228,9 +238,14 @@ async fn find_pin(
     let upid = live.pve.send(&pve::reset(&host, machine.vmid)).await;
     let upid = upid.map_err(|error| pve_trouble(what, &error))?;
     task::wait(live, what, &upid).await?;
-    let pin = read_key(live, machine, console).await.map_err(unread)?.map(Pin::Console);
-    if let Some(pin) = pin {
-        live.memory.pin(&machine.name, pin);
+    match read_key(live, machine, console).await.map_err(unread)? {
+        Heard::Key(key) => {
+            live.memory.pin(&machine.name, Pin::Console(key));
+            Ok(Some(Pin::Console(key)))
+        }
+        Heard::Configured => Ok(None),
+        Heard::Missed => {
+            Err(unread(ConsoleError::Late("nothing with a key, though Talos waits for its config".into())))
+        }
     }
-    Ok(pin)
 }

@@ -1,5 +1,7 @@
 //! Machines that do not come up as they should.
 
+use std::time::Duration;
+
 use ichor_model::observed::{MachineSeen, Sight};
 use ichor_sim::{
     faults::{Kind, Server, When},
@@ -7,10 +9,13 @@ use ichor_sim::{
     setup::Setup,
 };
 
+use tokio::time::Instant;
+
 use super::{SMALL, news_spread, shows, shows_untouched};
 use crate::{
     converge::{Goal, look},
     secrets,
+    steps::configure,
     tests::{live::Rehearsal, rsa, site},
 };
 
@@ -151,4 +156,28 @@ async fn a_node_whose_machine_is_gone_is_waited_for_anew() {
     let (machine, kubelet) = boots(&ended.observed);
     assert_eq!(machine, kubelet, "its own kubelet has spoken");
     assert_ne!(kubelet, node.boot);
+}
+
+/// A serial port keeps nothing: whoever opens it late waits for a key that was printed long ago.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_missed_is_not_waited_for() {
+    let world = Rehearsal::bad(SMALL);
+    let refusal = Kind::Status { code: 3, reason: "not now".into(), when: When::Before };
+    world.fault(Server::Talos, "/machine.MachineService/ApplyConfiguration", 0, refusal);
+    assert!(world.attempt().await.is_ok_and(|ended| !ended.done), "both wait for their configs");
+    world.mend();
+    let waited = world
+        .with(async |live| {
+            look(live).await.expect("a look");
+            let machine = &live.desired.machines[0];
+            let host = live.memory.host(machine.vmid).expect("a host");
+            configure::listen(live, machine, &host).await;
+            let began = Instant::now();
+            configure::hear(live, machine).await;
+            assert_eq!(live.memory.pinned(&machine.name), None);
+            began.elapsed()
+        })
+        .await;
+    assert!(waited < Duration::from_mins(1), "{waited:?}");
+    world.recovers().await;
 }
