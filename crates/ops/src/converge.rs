@@ -208,7 +208,7 @@ pub async fn converge(
         let (complete, stopped) = (report.is_complete(), report.stopped);
         last = Some(report);
         if !complete || stopped {
-            if !stopped {
+            if !stopped && matches!(goal, Goal::Up { .. }) {
                 findings.extend(Box::pin(lost_hosts_of(live, events)).await.into_iter().collect());
             }
             return Ok(Ended { observed, report: last, done: false, findings });

@@ -9,7 +9,7 @@ use ichor_model::{
     observed::{MachineSeen, MemberSeen, Owner, Sight, TalosSeen},
 };
 use ichor_pve::{api as pve, ownership::Whose};
-use ichor_talos::{Error, Face, Talos, api, peek, resource::MachineStatus};
+use ichor_talos::{Code, Error, Face, Talos, api, peek, resource::MachineStatus};
 
 use tokio::time::timeout;
 
@@ -102,7 +102,20 @@ impl Live<'_> {
     /// Looks at which boot of a machine this is.
     pub(super) async fn see_boot(&self, machine: &Machine) -> Sight<MachineSeen> {
         self.meet(machine, |talos| async move {
-            Ok(TalosSeen { boot: Some(talos.boot_id().await?), ..TalosSeen::default() })
+            let boot = match talos.boot_id().await {
+                Ok(boot) => Some(boot),
+                // Who may not or cannot say it is believed without.
+                Err(error)
+                    if matches!(
+                        error.code(),
+                        Some(Code::PermissionDenied | Code::Unimplemented | Code::NotFound)
+                    ) =>
+                {
+                    None
+                }
+                Err(error) => return Err(error),
+            };
+            Ok(TalosSeen { boot, ..TalosSeen::default() })
         })
         .await
     }

@@ -22,7 +22,7 @@ use ichor_talos::{
     api::{self, ApplyMode},
 };
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::task;
 use crate::live::{Listening, Live, Pin, pve_trouble, talos_trouble, transient};
@@ -88,7 +88,7 @@ pub async fn apply(live: &Live<'_>, context: &StepContext<'_>, machine: &Machine
     let known = live.memory.pinned(&machine.name);
     if known.is_none() {
         // Nobody may have waited for its key yet. A console has one reader: the open one is read before another.
-        hear(live, machine).await;
+        let _ = timeout(HEARD_WITHIN, hear(live, machine)).await;
     }
     let pin = match live.memory.pinned(&machine.name) {
         Some(pin) => pin,
