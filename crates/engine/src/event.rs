@@ -59,6 +59,11 @@ pub enum Event {
         /// How long it took.
         took: Duration,
     },
+    /// No step runs, and the world is looked at.
+    Looking {
+        /// What for.
+        why: String,
+    },
     /// The user asked to stop.
     Stopping,
 }

@@ -6,9 +6,11 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ichor_engine::{Cancel, EventSink, Haste, Journal, Limits, Past, Policy, RunReport, execute};
+use ichor_engine::{Cancel, Event, EventSink, Haste, Journal, Limits, Past, Policy, RunReport, execute};
 use ichor_model::{Code, Desired, Finding, Findings, Observed, step::Impact};
-use ichor_plan::{Action, ClusterPlan, ClusterStep, Extent, Phase, destroy, preflight, up};
+use ichor_plan::{
+    Action, ClusterPlan, ClusterStep, Extent, Phase, destroy, files::host_of, lost_hosts, preflight, up,
+};
 
 use crate::{
     Halt,
@@ -211,11 +213,14 @@ pub async fn converge(
         let (complete, stopped) = (report.is_complete(), report.stopped);
         last = Some(report);
         if !complete || stopped {
+            if !stopped && matches!(goal, Goal::Up { .. }) {
+                findings.extend(Box::pin(lost_hosts_of(live, events)).await.into_iter().collect());
+            }
             return Ok(Ended { observed, report: last, done: false, findings });
         }
         policy.past = Past::default();
         agreed.get_or_insert(plan);
-        match Box::pin(look_again(live, cancel)).await {
+        match Box::pin(look_again(live, events, cancel)).await {
             Ok(seen) => observed = seen,
             Err(finding) => {
                 findings.push(finding);
@@ -230,9 +235,28 @@ pub async fn converge(
     Ok(Ended { observed, report: last, done: left.is_empty(), findings })
 }
 
+/// Says which hosts went down in the middle, if that may be why steps failed: what is left without them is more than
+/// a step can tell.
+async fn lost_hosts_of(live: &Live<'_>, events: &Arc<dyn EventSink>) -> Vec<Finding> {
+    events.emit(Event::Looking { why: "looking whether all hosts are there".into() });
+    let Ok(survey) = survey(&live.pve, live.desired).await else { return Vec::new() };
+    if survey.hosts.iter().all(|host| host.status == "online") {
+        return Vec::new();
+    }
+    let observed = live.observe(&survey).await;
+    lost_hosts(live.desired, &observed, |machine| {
+        live.memory.host(machine.vmid).or_else(|| host_of(machine).cloned())
+    })
+}
+
 /// Looks after the steps. Much was done by then, so that a world which does not show itself for a moment is given
 /// some more.
-async fn look_again(live: &Live<'_>, cancel: &Cancel) -> Result<Observed, Finding> {
+async fn look_again(
+    live: &Live<'_>,
+    events: &Arc<dyn EventSink>,
+    cancel: &Cancel,
+) -> Result<Observed, Finding> {
+    events.emit(Event::Looking { why: "looking whether anything is left".into() });
     let mut pause = LOOK_AGAIN;
     let mut looks = 1;
     loop {
@@ -244,6 +268,12 @@ async fn look_again(live: &Live<'_>, cancel: &Cancel) -> Result<Observed, Findin
             let finding = not_seen(&error, live.pve.token());
             return Err(finding.because("every step was done before; whether anything is left is not known"));
         }
+        let after = pause.as_secs();
+        events.emit(Event::Looking {
+            why: format!(
+                "all steps are done, and Proxmox does not show what is left: {error}; again in {after}s"
+            ),
+        });
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = cancel.asked(Haste::Soon) => {}
@@ -268,7 +298,7 @@ const MAX_NAMED: usize = 8;
 
 /// Says what a later round would do that nobody has agreed to: the user has seen the plan of the first one. What is
 /// in that plan may have to be repeated, and what only adds or waits takes nothing from anybody.
-fn unforeseen(plan: &ClusterPlan, agreed: &ClusterPlan) -> Option<Finding> {
+pub fn unforeseen(plan: &ClusterPlan, agreed: &ClusterPlan) -> Option<Finding> {
     let is_agreed = |step: &ClusterStep| {
         agreed.steps().iter().any(|agreed| agreed.id == step.id && agreed.action == step.action)
     };

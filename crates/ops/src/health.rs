@@ -12,7 +12,7 @@ use ichor_model::{
     observed::{MachineSeen, MemberSeen, NodeSeen, Owner, Sight, TalosSeen, VmSeen},
     step::Verdict,
 };
-use ichor_plan::files::host_of;
+use ichor_plan::{files::host_of, stale_node, voters};
 use serde::Serialize;
 
 /// Most machines that a check names.
@@ -144,12 +144,7 @@ impl View<'_> {
                 STRANGER,
                 members(&|members| self.strangers(members)),
             ),
-            whole(
-                "etcd-quorum",
-                "enough control planes vote and answer",
-                QUORUM,
-                members(&|members| self.quorum(members)),
-            ),
+            whole("etcd-quorum", "enough control planes vote and answer", QUORUM, self.quorum()),
         ]
     }
 
@@ -163,15 +158,14 @@ impl View<'_> {
         Verdict::of(strangers.is_empty(), || format!("there is {}", some(&strangers)))
     }
 
-    /// A member counts if it votes and its machine answers.
-    fn quorum(self, members: &BTreeMap<String, MemberSeen>) -> Verdict {
-        let votes = |machine: &&Machine| members.get(machine.name.as_str()).is_some_and(|it| !it.learner);
-        let answers = |machine: &&Machine| self.reachable(machine) == Verdict::Holds;
-        let healthy = self.control_planes().filter(votes).filter(answers).count();
-        let all = members.values().filter(|member| !member.learner).count();
-        let quorum = all / 2 + 1;
-        Verdict::of(healthy >= quorum, || {
-            format!("{healthy} of {all} voters answer, and {quorum} are needed")
+    /// A member counts if it votes and its own etcd runs.
+    fn quorum(self) -> Verdict {
+        let Some(voters) = voters(self.desired, self.observed) else {
+            return by_sight(&self.observed.etcd, |_| Verdict::Holds);
+        };
+        Verdict::of(voters.has_quorum(), || {
+            let (answering, all, quorum) = (voters.answering.len(), voters.all(), voters.quorum());
+            format!("{answering} of {all} voters answer, and {quorum} are needed")
         })
     }
 
@@ -188,10 +182,11 @@ impl View<'_> {
                 })
             }),
             self.each("nodes-ready", "every node is ready", ready, |machine| {
-                self.node(machine, |node| {
-                    Verdict::of(node.ready, || {
+                self.node(machine, |node| match stale_node(self.observed, machine) {
+                    Some(why) => Verdict::Fails(why.into()),
+                    None => Verdict::of(node.ready, || {
                         if node.says.is_empty() { "it is not ready".into() } else { node.says.clone() }
-                    })
+                    }),
                 })
             }),
             self.each(
@@ -419,12 +414,14 @@ mod tests {
                 drift: Vec::new(),
                 medium: false,
                 protected: false,
+                addresses: Vec::new(),
             };
             observed.vms.insert(machine.vmid, Sight::Seen(Some(vm)));
             let talos = TalosSeen {
                 version: "v1.13.9".into(),
                 stage: "running".into(),
                 ready: true,
+                etcd: (machine.role == Role::ControlPlane).then(|| "Running".to_owned()),
                 ..TalosSeen::default()
             };
             observed.machines.insert(machine.name.clone(), Sight::Seen(MachineSeen::Ours(talos)));
@@ -437,6 +434,7 @@ mod tests {
                 version: "v1.36.3".into(),
                 unschedulable: false,
                 addresses: Vec::new(),
+                boot: None,
             };
             nodes.insert(machine.name.to_string(), node);
         }

@@ -101,7 +101,7 @@ pub struct Live<'a> {
     /// What the run has learnt so far.
     pub memory: Memory,
     secrets: Option<&'a Bundle>,
-    materials: &'a Materials,
+    materials: Option<&'a Materials>,
     pub(crate) seen_storages: Mutex<Storages>,
     pub(crate) nodes: LastNodes,
     pub(crate) members: LastMembers,
@@ -120,13 +120,14 @@ impl std::fmt::Debug for Live<'_> {
 }
 
 impl<'a> Live<'a> {
-    /// Gets ready to see and change a cluster.
+    /// Gets ready to see and change a cluster. Without the files and secrets that the inventory names, no machine
+    /// config can be drawn up; looking at a cluster and removing it needs none.
     pub fn new(
         desired: &'a Desired,
         pve: Pve,
         reach: Reach,
         secrets: Option<(Keys, &'a Bundle)>,
-        materials: &'a Materials,
+        materials: impl Into<Option<&'a Materials>>,
     ) -> Result<Self, Halt> {
         let (keys, secrets) = secrets.unzip();
         let images =
@@ -139,7 +140,7 @@ impl<'a> Live<'a> {
             images,
             memory: Memory::default(),
             secrets,
-            materials,
+            materials: materials.into(),
             seen_storages: Mutex::default(),
             nodes: LastNodes::default(),
             members: LastMembers::default(),
@@ -159,7 +160,8 @@ impl<'a> Live<'a> {
     /// Gets ready to draw up machine configs of the cluster as far as it is [known](Self::known).
     pub(crate) fn composer<'d>(&'d self, known: &'d Desired) -> Result<Composer<'d>, String> {
         let secrets = self.secrets.ok_or("the cluster has no secrets yet")?;
-        Composer::new(known, secrets, self.materials).map_err(|findings| first_error(&findings))
+        let materials = self.materials.ok_or("the files that the inventory names were not read")?;
+        Composer::new(known, secrets, materials).map_err(|findings| first_error(&findings))
     }
 
     /// Draws up the cidata volume of a machine.

@@ -42,6 +42,7 @@ impl Live<'_> {
         let machines = machines.await.into_iter().collect();
         observed.machines = machines;
         self.compare_machines(&mut observed.machines).await;
+        self.ask_where(&mut observed).await;
         observed.vip = self.see_vip(&observed).await;
         let bootstrapped = observed.machines.values().any(|sight| {
             matches!(sight, Sight::Seen(MachineSeen::Ours(talos)) if talos.etcd.as_deref() == Some("Running"))
@@ -112,8 +113,13 @@ impl Live<'_> {
                     observed.machines.insert(machine.clone(), seen);
                 }
             }
-            Condition::KubernetesAnswers | Condition::NodeThere { .. } => {
-                observed.nodes = self.see_nodes().await;
+            Condition::KubernetesAnswers => observed.nodes = self.see_nodes().await,
+            Condition::NodeThere { machine, .. } => {
+                if let Some(wanted) = self.machine(machine) {
+                    let (nodes, seen) = tokio::join!(self.see_nodes(), self.see_boot(wanted));
+                    observed.nodes = nodes;
+                    observed.machines.insert(machine.clone(), seen);
+                }
             }
         }
         observed

@@ -2,7 +2,7 @@
 
 mod advice;
 mod bootstrap;
-mod configure;
+pub(crate) mod configure;
 mod image;
 mod remove;
 mod task;

@@ -15,7 +15,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
-    render::{remains::Stays, steps, steps::Steps},
+    render::{progress::Wait, remains::Stays, steps, steps::Steps},
     terminal::Terminal,
 };
 
@@ -64,7 +64,9 @@ fn act(
     if against.has_errors() && !asked.dry_run {
         return Err(Halt::refused(against));
     }
+    let waiting = Wait::new(terminal, "looking at what stays");
     let remains = stage.runtime.block_on(stage.live.see_remains(stage.survey, &stage.observed));
+    drop(waiting);
     let kept = stage.store.kept(&OperatingSystem);
     let secrets = stage.store.has_bundle(&OperatingSystem).then(|| kept.display().to_string());
     let stays =

@@ -3,11 +3,13 @@
 //! 1. The inventory is read, and its world opened: the Proxmox that it names, or a lab;
 //! 2. whoever is going to change something keeps others out, before anything is decided;
 //! 3. Proxmox is looked at, and the inventory resolved in what was seen: machines stay where they are;
-//! 4. the cluster's secrets are read; or made, if the verb may, nothing stands in its way, and no machine exists that
-//!    would know others;
-//! 5. everything else is looked at, and the verb acts on a [`Stage`].
+//! 4. the cluster's secrets are read, if it has some, and the files that the inventory names, as far as the verb needs
+//!    them;
+//! 5. everything else is looked at, and the verb acts on a [`Stage`];
+//! 6. a verb that makes clusters has their secrets made once nothing stands in its way and people have agreed
+//!    ([`Stage::with_secrets`]), unless machines exist that would know others.
 
-use std::thread;
+use std::{cell::RefCell, thread};
 
 use ichor_machineconfig::{
     compose::{Materials, needs},
@@ -27,7 +29,6 @@ use ichor_ops::{
     store::Store,
     system::Lock,
 };
-use ichor_plan::preflight;
 use ichor_spec::Sources;
 use tokio::runtime::Runtime;
 
@@ -37,6 +38,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
+    render::progress::Wait,
     terminal::Terminal,
     world::{World, with_site_in},
 };
@@ -44,9 +46,12 @@ use crate::{
 /// What a verb means to do with a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
-    /// To look.
+    /// To look. What the inventory names is of use for that, and need not be there.
     Look,
-    /// To remove it, or to see what that would do. Its secrets are of use for that, and nobody has to have them.
+    /// To see what would be done.
+    Plan,
+    /// To remove it, or to see what that would do. Its secrets are of use for that, and nobody has to have them; what
+    /// the inventory names is not even read.
     Remove {
         /// Whether nothing is changed.
         dry_run: bool,
@@ -80,6 +85,52 @@ pub struct Stage<'s> {
     pub runtime: &'s Runtime,
     /// The lab's file, if it is one.
     pub lab: Option<&'s std::path::Path>,
+    scene: &'s Scene<'s>,
+    materials: Option<&'s Materials>,
+}
+
+impl Stage<'_> {
+    /// Goes on with the cluster's secrets, which are made if it has none. Until here nothing was changed anywhere:
+    /// whoever is stopped or says no leaves none behind that stand in the way of those that are brought back.
+    pub fn with_secrets<T>(
+        &self,
+        act: impl FnOnce(&Stage<'_>) -> Result<(T, Findings), Halt>,
+    ) -> Result<(T, Findings), Halt> {
+        let Some(lock) = self.scene.lock.filter(|_| self.bundle.is_none()) else { return act(self) };
+        let mut findings = self.scene.make_secrets(lock)?;
+        let Some(found) = self.scene.read_secrets(self.store, &mut findings)? else { return act(self) };
+        findings.extend(found.findings.clone());
+        let keys = Keys::new(&OperatingSystem, &found.bundle)?;
+        let live = self.scene.live(Some((keys, &found.bundle)), self.materials)?;
+        let observed = self.scene.observe(&live);
+        let stage = Stage {
+            live: &live,
+            site: self.site,
+            survey: self.survey,
+            observed,
+            store: self.store,
+            bundle: Some(&found.bundle),
+            runtime: self.runtime,
+            lab: self.lab,
+            scene: self.scene,
+            materials: self.materials,
+        };
+        told_with(findings, act(&stage))
+    }
+}
+
+/// What led to an end, good or bad, is told with it.
+fn told_with<T>(mut findings: Findings, ended: Result<(T, Findings), Halt>) -> Result<(T, Findings), Halt> {
+    match ended {
+        Ok((value, notes)) => {
+            findings.extend(notes);
+            Ok((value, findings))
+        }
+        Err(mut halt) => {
+            halt.findings.extend(findings);
+            Err(halt)
+        }
+    }
 }
 
 type Making = thread::JoinHandle<Result<RsaKey, PkiError>>;
@@ -104,7 +155,9 @@ pub fn with<'t, T>(
         let world = World::open(place, site, &runtime, terminal)?;
         let lock = with_site_in(place, site, |site| hold(site, intent))?;
         let pve = proxmox(&site.desired.proxmox.endpoint, &world.reach)?;
+        let waiting = Wait::new(terminal, "looking at Proxmox");
         let survey = runtime.block_on(first_look(&pve, site.desired))?;
+        drop(waiting);
         let seen = survey.world(site.desired);
         Ok(((world, lock, survey, seen, making), Findings::new()))
     })?;
@@ -120,9 +173,21 @@ pub fn with<'t, T>(
     let acted = session.with_one(|site, sources| {
         let done = with_site_in(place, site, |site| {
             let lock = lock.as_ref();
-            let scene =
-                Scene { place, site, runtime: &runtime, world: &world, survey: &survey, intent, lock };
-            scene.play(making, sources, act)
+            let scene = Scene {
+                place,
+                site,
+                runtime: &runtime,
+                world: &world,
+                survey: &survey,
+                intent,
+                lock,
+                terminal,
+                sources: RefCell::new(std::mem::take(sources)),
+                making: RefCell::new(making),
+            };
+            let played = scene.play(act);
+            *sources = scene.sources.into_inner();
+            played
         });
         // A rehearsal is kept however it went.
         world.close().and(done)
@@ -163,32 +228,30 @@ struct Scene<'w> {
     survey: &'w Survey,
     intent: Intent,
     lock: Option<&'w Lock>,
+    terminal: &'w Terminal,
+    sources: RefCell<Sources>,
+    making: RefCell<Option<Making>>,
 }
 
 impl Scene<'_> {
     fn play<T>(
         &self,
-        making: Option<Making>,
-        sources: &mut Sources,
         act: impl FnOnce(Stage<'_>) -> Result<(T, Findings), Halt>,
     ) -> Result<(T, Findings), Halt> {
-        let system = &OperatingSystem;
         let store = store_of(self.site)?;
-        let gather = match self.place {
-            Place::Real => materials::gather,
-            // A rehearsal needs no real secret of anybody.
-            Place::Lab | Place::LabIn(_) => materials::rehearse,
-        };
-        let materials =
-            gather(system, self.site, &needs(self.site.desired), sources).map_err(Halt::invalid)?;
-        let mut findings = self.make_secrets(&store, &materials, making)?;
-        let found = self.read_secrets(&store, sources, &mut findings)?;
-        let keys = found.as_ref().map(|found| Keys::new(system, &found.bundle)).transpose()?;
+        let mut findings = Findings::new();
+        let materials = self.gather(&mut findings)?;
+        let found = self.read_secrets(&store, &mut findings)?;
+        let keys = found.as_ref().map(|found| Keys::new(&OperatingSystem, &found.bundle)).transpose()?;
         let bundle = found.as_ref().map(|found| &found.bundle);
-        let live = self.live(keys.zip(bundle), &materials)?;
-        let observed = self.runtime.block_on(live.observe(self.survey));
-        if bundle.is_none() && self.intent == Intent::Look {
-            findings.extend(as_warnings(&secrets::lost(&store, &observed).into_iter().collect()));
+        let live = self.live(keys.zip(bundle), materials.as_ref())?;
+        let observed = self.observe(&live);
+        if let Some(lost) = secrets::lost(&store, &observed).filter(|_| bundle.is_none()) {
+            match self.intent {
+                Intent::Make => return Err(Halt::preflight(only(lost))),
+                Intent::Look | Intent::Plan => findings.extend(as_warnings(&only(lost))),
+                Intent::Remove { .. } => {}
+            }
         }
         let lab = self.world.lab.as_ref().map(|lab| lab.file().as_path());
         let stage = Stage {
@@ -200,33 +263,47 @@ impl Scene<'_> {
             bundle,
             runtime: self.runtime,
             lab,
+            scene: self,
+            materials: materials.as_ref(),
         };
         if let Some(found) = &found {
             findings.extend(found.findings.clone());
         }
-        match act(stage) {
-            Ok((value, notes)) => {
-                findings.extend(notes);
-                Ok((value, findings))
+        told_with(findings, act(stage))
+    }
+
+    fn observe(&self, live: &Live<'_>) -> Observed {
+        let _waiting = Wait::new(self.terminal, "looking at the cluster");
+        self.runtime.block_on(live.observe(self.survey))
+    }
+
+    /// Reads the files and secrets that the inventory names, if the verb needs them.
+    fn gather(&self, findings: &mut Findings) -> Result<Option<Materials>, Halt> {
+        let gather = match self.place {
+            Place::Real => materials::gather,
+            // A rehearsal needs no real secret of anybody.
+            Place::Lab | Place::LabIn(_) => materials::rehearse,
+        };
+        if matches!(self.intent, Intent::Remove { .. }) {
+            return Ok(None);
+        }
+        let needs = needs(self.site.desired);
+        match gather(&OperatingSystem, self.site, &needs, &mut self.sources.borrow_mut()) {
+            Ok(materials) => Ok(Some(materials)),
+            Err(missing) if self.intent == Intent::Look => {
+                findings.extend(as_warnings(&missing));
+                Ok(None)
             }
-            // What led to a stop is told with it.
-            Err(mut halt) => {
-                halt.findings.extend(findings);
-                Err(halt)
-            }
+            Err(missing) => Err(Halt::invalid(missing)),
         }
     }
 
     /// Reads the cluster's secrets, if it has some. Whoever removes it goes on without those that cannot be read.
-    fn read_secrets(
-        &self,
-        store: &Store,
-        sources: &mut Sources,
-        findings: &mut Findings,
-    ) -> Result<Option<Found>, Halt> {
+    fn read_secrets(&self, store: &Store, findings: &mut Findings) -> Result<Option<Found>, Halt> {
         if !store.has_bundle(&OperatingSystem) {
             return Ok(None);
         }
+        let sources = &mut self.sources.borrow_mut();
         match bundle::of_cluster(&OperatingSystem, self.site, None, Signer::Talos, sources) {
             Ok(found) => Ok(Some(found)),
             Err(halt) if matches!(self.intent, Intent::Remove { .. }) => {
@@ -240,35 +317,16 @@ impl Scene<'_> {
     fn live<'a>(
         &'a self,
         secrets: Option<(Keys, &'a Bundle)>,
-        materials: &'a Materials,
+        materials: Option<&'a Materials>,
     ) -> Result<Live<'a>, Halt> {
         let pve = proxmox(&self.site.desired.proxmox.endpoint, &self.world.reach)?;
         Live::new(self.site.desired, pve, self.world.reach.clone(), secrets, materials)
     }
 
-    /// Makes the cluster's secrets, if it has none and the verb makes clusters. Whoever would be stopped anyway is
-    /// stopped before that: secrets that nobody uses stand in the way of those that are brought back.
-    fn make_secrets(
-        &self,
-        store: &Store,
-        materials: &Materials,
-        making: Option<Making>,
-    ) -> Result<Findings, Halt> {
-        let Some(lock) =
-            self.lock.filter(|_| self.intent == Intent::Make && !store.has_bundle(&OperatingSystem))
-        else {
-            return Ok(Findings::new());
-        };
-        let live = self.live(None, materials)?;
-        let observed = self.runtime.block_on(live.observe(self.survey));
-        if let Some(lost) = secrets::lost(store, &observed) {
-            return Err(Halt::preflight(only(lost)));
-        }
-        let found = preflight(self.site.desired, &observed);
-        if found.has_errors() {
-            return Err(Halt::preflight(found));
-        }
-        let key = || match making {
+    /// Makes the cluster's secrets.
+    fn make_secrets(&self, lock: &Lock) -> Result<Findings, Halt> {
+        let _waiting = Wait::new(self.terminal, "making the cluster's secrets");
+        let key = || match self.making.take() {
             Some(making) => making.join().unwrap_or(Err(PkiError::Entropy)),
             None => RsaKey::generate(),
         };

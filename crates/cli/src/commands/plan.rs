@@ -68,7 +68,7 @@ pub fn run(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
 
 /// Plans against the living world.
 fn live_plan(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    let planned = live::with(global, terminal, Intent::Look, |stage| {
+    let planned = live::with(global, terminal, Intent::Plan, |stage| {
         let desired = stage.site.desired;
         let found = preflight(desired, &stage.observed);
         if found.has_errors() {

@@ -7,7 +7,7 @@ use ichor_model::{Code, Desired, Finding, Findings};
 use ichor_ops::{
     Halt,
     access::{self, Server, TalosAccess},
-    converge::{Goal, strangers},
+    converge::{Goal, strangers, unforeseen},
     halt::only,
     saved_plan::{self, SavedPlan},
 };
@@ -44,7 +44,7 @@ pub fn run(args: &Up, global: &Global, terminal: &Terminal) -> Result<Exit, Fail
     let asked = Asked { verb: "up", yes, dry_run: args.dry_run, json: args.json };
     asked.check(terminal)?;
     let saved = args.plan.as_deref().map(read_plan).transpose()?;
-    let intent = if args.dry_run { Intent::Look } else { Intent::Make };
+    let intent = if args.dry_run { Intent::Plan } else { Intent::Make };
     let done = live::with(global, terminal, intent, |stage| {
         let phase = args.phase.map(Into::into);
         let only = args.only.iter().map(ToString::to_string).collect();
@@ -101,13 +101,36 @@ fn act(
             return Err(Halt::refused(only(run::not_confirmed("nothing was changed"))));
         }
     }
-    let ending = run::carry_out(stage, goal, &plan, asked, terminal)?;
+    let (exit, told) = if plan.is_empty() {
+        carry_out(stage, goal, &plan, asked, terminal)?
+    } else {
+        stage.with_secrets(|stage| {
+            // Cidata volumes are named after what is in them, which the secrets are a part of.
+            let now = goal.plan(stage.live, &stage.observed);
+            match unforeseen(&now, &plan) {
+                Some(finding) => Err(Halt::refused(only(finding))),
+                None => carry_out(stage, goal, &now, asked, terminal),
+            }
+        })?
+    };
+    findings.extend(told);
+    Ok((exit, findings))
+}
+
+fn carry_out(
+    stage: &Stage<'_>,
+    goal: &Goal,
+    plan: &ClusterPlan,
+    asked: &Asked,
+    terminal: &Terminal,
+) -> Result<(Exit, Findings), Halt> {
+    let ending = run::carry_out(stage, goal, plan, asked, terminal)?;
     let exit = ending.exit();
-    findings.extend(drift(desired, &ending.observed));
+    let left = drift(stage.site.desired, &ending.observed);
     if exit == Exit::Done {
         finish(stage, &ending, asked, terminal)?;
     }
-    Ok((exit, findings))
+    Ok((exit, left))
 }
 
 /// Gives access to the cluster, and shows it.

@@ -108,6 +108,7 @@ pub fn well(desired: &Desired) -> Observed {
             version: machine.talos.to_string(),
             stage: "running".into(),
             ready: true,
+            etcd: (machine.role == Role::ControlPlane).then(|| "Running".to_owned()),
             ..TalosSeen::default()
         };
         observed.machines.insert(machine.name.clone(), Sight::Seen(MachineSeen::Ours(talos)));
@@ -121,6 +122,7 @@ pub fn well(desired: &Desired) -> Observed {
             version,
             unschedulable: false,
             addresses: Vec::new(),
+            boot: None,
         };
         nodes.insert(machine.name.to_string(), node);
     }
@@ -141,6 +143,7 @@ fn vm(machine: &Machine) -> VmSeen {
         drift: Vec::new(),
         medium: false,
         protected: false,
+        addresses: Vec::new(),
     }
 }
 
@@ -191,6 +194,7 @@ pub fn ill(desired: &Desired) -> Observed {
         version: "v1.36.3".into(),
         unschedulable,
         addresses: Vec::new(),
+        boot: None,
     };
     observed.nodes = Sight::Seen(
         [
@@ -332,6 +336,7 @@ fn nic(seed: &Seed<'_>, address: u32) -> Nic {
         model: "virtio".into(),
         firewall: false,
         queues: None,
+        written: ichor_model::desired::Written::default(),
         addresses: vec![Late::Known(format!("10.0.0.{address}/24").parse().expect("address"))],
         gateways: vec![[10, 0, 0, 1].into()],
         dns: Vec::new(),

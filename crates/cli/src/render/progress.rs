@@ -14,6 +14,7 @@ mod json_lines;
 mod lines;
 mod log;
 mod pulse;
+mod wait;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -27,6 +28,7 @@ pub use self::{
     course::Course,
     json_lines::{JsonLines, outcome_keys},
     lines::Lines,
+    wait::Wait,
 };
 use crate::terminal::Terminal;
 

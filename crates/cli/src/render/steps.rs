@@ -368,6 +368,7 @@ mod tests {
                 drift: Vec::new(),
                 medium: false,
                 protected: false,
+                addresses: Vec::new(),
             };
             observed.vms.insert(machine.vmid, Sight::Seen(Some(vm)));
         }

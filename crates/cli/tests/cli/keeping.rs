@@ -56,6 +56,58 @@ fn no_secrets_are_made_for_a_cluster_that_cannot_be_made() {
     assert!(!lab.path(SECRETS).exists(), "a run that changes nothing made secrets");
 }
 
+/// Whoever is turned away, or turns away, has changed nothing, here neither.
+#[test]
+fn no_secrets_are_made_before_it_is_sure_that_they_are_wanted() {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
+    let nobody = lab.run(&["--lab", "up", "--yes", "--only", "nobody"]);
+    stops(&nobody, 3, &["there is no machine `nobody`"]);
+    assert!(!lab.path(SECRETS).exists(), "a run that was refused made secrets");
+    assert_eq!(lab.run(&["--lab", "plan", "--out", "plan.json"]).code, 2);
+    lab.write("ichor.yaml", whole("a").replace("count: 3", "count: 1"));
+    stops(&lab.run(&["--lab", "up", "plan.json"]), 7, &["the saved plan is not the right one any more"]);
+    assert!(!lab.path(SECRETS).exists(), "a plan that does not fit made secrets");
+}
+
+/// The volumes of a plan that is made before there are secrets have no names yet.
+#[test]
+fn a_plan_that_was_saved_before_there_were_secrets_is_carried_out() {
+    let lab = Lab::new(&[("ichor.yaml", &(whole("a") + "boot: {address: cidata, config: cidata}\n"))]);
+    assert_eq!(lab.run(&["--lab", "plan", "--out", "plan.json"]).code, 2);
+    assert!(!lab.path(SECRETS).exists());
+    let up = lab.run(&["--lab", "up", "plan.json"]);
+    assert_eq!(up.code, 0, "{}", up.stderr);
+    assert!(lab.path(SECRETS).exists());
+}
+
+#[test]
+fn a_file_that_is_gone_stops_only_those_who_need_it() {
+    let patched = whole("a") + "patches: [patch.yaml]\nboot: {address: cidata, config: cidata}\n";
+    let patch = "machine: {sysctls: {vm.max_map_count: \"262144\"}}\n";
+    let lab = Lab::new(&[("ichor.yaml", &patched), ("patch.yaml", patch)]);
+    let machines = lab.run(&["--lab", "up", "--yes", "--phase", "machines"]);
+    assert_eq!(machines.code, 0, "{}", machines.stderr);
+    fs::remove_file(lab.path("patch.yaml")).expect("gone");
+    for verb in [&["plan"][..], &["up", "--yes"], &["up", "--dry-run"]] {
+        stops(&lab.run(&[&["--lab"], verb].concat()), 3, &["error[ICH-2112]", "patch.yaml"]);
+    }
+    for verb in ["status", "health"] {
+        let shown = lab.run(&["--lab", verb]);
+        assert!(shown.stderr.contains("warning[ICH-2112]"), "{verb}: {}", shown.stderr);
+        assert!(shown.stdout.contains("cp-1"), "{verb}: {}", shown.stdout);
+    }
+    let gone = lab.run(&["--lab", "destroy", "--yes"]);
+    assert_eq!(gone.code, 0, "{}", gone.stderr);
+    assert!(!gone.stderr.contains("patch.yaml"), "it is not even looked for: {}", gone.stderr);
+    let state = fs::read(lab.path(".ichor/lab/a/lab.json")).expect("a lab");
+    let state: serde_json::Value = serde_json::from_slice(&state).expect("JSON");
+    let storage = state["pve"]["storage"].to_string();
+    assert!(
+        storage.contains("ichor-talos-") && !storage.contains("ichor-cidata-"),
+        "volumes with configs are left"
+    );
+}
+
 #[cfg(unix)]
 #[test]
 fn a_second_run_is_kept_out_before_it_decides_anything() {

@@ -22,7 +22,9 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     cluster::{Cluster, Endpoint, EndpointKind, KubeVip},
     extras::{Addon, Manifest, ManifestContent, Patch, PatchContent, PatchScope},
-    hardware::{Bios, Board, Cpu, Disk, DiskOptions, Nic, PciAddress, PciDevice, Route, Startup, VmOptions},
+    hardware::{
+        Bios, Board, Cpu, Disk, DiskOptions, Nic, PciAddress, PciDevice, Route, Startup, VmOptions, Written,
+    },
     image::{CloneKind, Image, ImageSource, MetaNetwork, Platform, Template},
     machine::{AddressDelivery, Boot, ConfigDelivery, Machine, Verify},
     os::{ExtensionService, KernelModule, Mirror, Os, RegistryAuth, RegistryTls, Setting},

@@ -136,6 +136,9 @@ pub struct VmSeen {
     /// Whether Proxmox refuses to delete it.
     #[serde(default)]
     pub protected: bool,
+    /// The addresses that its cloud-init gives it, or that its guest agent tells where that was asked.
+    #[serde(default)]
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Whose a VM is.
@@ -188,6 +191,9 @@ pub struct TalosSeen {
     pub unmet: Vec<String>,
     /// How etcd is on it, in Talos' word; nothing where there is none.
     pub etcd: Option<String>,
+    /// What names this boot of it, if it says so.
+    #[serde(default)]
+    pub boot: Option<String>,
     /// Where its machine config is not the one that the inventory stands for: paths, never values.
     #[serde(default)]
     pub config_drift: Vec<String>,
@@ -219,6 +225,9 @@ pub struct NodeSeen {
     /// Its addresses in the cluster's network.
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
+    /// What names the boot that its kubelet last spoke of, if it did.
+    #[serde(default)]
+    pub boot: Option<String>,
 }
 
 /// Maps whose keys are pairs, as lists: JSON has texts for keys alone.

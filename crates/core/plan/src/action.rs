@@ -9,6 +9,8 @@ use ichor_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::nodes::stands_for;
+
 /// A step of ours.
 pub type ClusterStep = Step<Action, Condition>;
 /// A plan of ours.
@@ -375,7 +377,7 @@ impl Condition {
             Self::KubernetesAnswers => by_sight(&observed.nodes, |_| Verdict::Holds),
             Self::NodeThere { machine, ready } => {
                 by_sight(&observed.nodes, |nodes| match nodes.get(machine.as_str()) {
-                    Some(node) if node.ready || !ready => Verdict::Holds,
+                    Some(node) if node.ready || !ready => stands_for(observed, machine, node),
                     Some(node) => Verdict::Fails(format!("the node is not ready: {}", node.says)),
                     None => Verdict::Fails("the node has not registered".into()),
                 })

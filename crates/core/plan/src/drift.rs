@@ -5,11 +5,16 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use ichor_model::{
     Code, Desired, Finding, Findings, Observed, VmId,
-    desired::{Late, Machine},
+    desired::Machine,
     observed::{MachineSeen, NodeSeen, Owner, Sight, TalosSeen, VmSeen},
 };
 
-use crate::files::host_of;
+use ipnet::IpNet;
+
+use crate::{
+    files::host_of,
+    whereabouts::{Whereabouts, wanted, whereabouts},
+};
 
 /// Most machines, options or places that a finding names; the others are counted.
 const MOST_NAMED: usize = 8;
@@ -178,15 +183,16 @@ fn configs(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 /// A node says which address its machine has, also when nobody answers where the inventory has it.
 fn address(observed: &Observed, machine: &Machine) -> Option<Finding> {
     running(observed, machine)?;
-    let wanted: Vec<IpAddr> = machine
-        .nics
-        .iter()
-        .flat_map(|nic| &nic.addresses)
-        .filter_map(Late::known)
-        .map(ipnet::IpNet::addr)
-        .collect();
-    let (first, is) = (wanted.first()?, &node(observed, machine)?.addresses);
-    let has = is.first().filter(|_| !is.iter().any(|address| wanted.contains(address)))?;
+    let wanted: Vec<IpAddr> = wanted(machine).iter().map(IpNet::addr).collect();
+    let first = wanted.first()?;
+    let told = || {
+        let is = &node(observed, machine)?.addresses;
+        is.first().copied().filter(|_| !is.iter().any(|address| wanted.contains(address)))
+    };
+    let has = match whereabouts(observed, machine)? {
+        Whereabouts::Elsewhere(has) => has,
+        Whereabouts::AsWanted | Whereabouts::Unknown => told()?,
+    };
     let message = format!("`{}` has the address {has}, and the inventory says {first}", machine.name);
     Some(
         Finding::warning(Code::DRIFT_ADDRESS, None, message)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ichor_model::{
-    Code, Desired, Finding, Findings, HostName, Observed, VmId,
+    Code, Desired, Finding, Findings, HostName, Observed, Severity, VmId,
     desired::{CloneKind, ImageSource, Machine, Role, Verify},
     observed::{MachineSeen, Owner, Release, Sight, StorageSeen, VmSeen},
 };
@@ -14,6 +14,8 @@ use crate::{
     files::{has_seed, host_of, storage_of, template_host, template_of},
     privileges::lacking,
     up::has_network,
+    voters::{is_new, remaining},
+    whereabouts::moved,
 };
 
 /// The first release that imports disk images by its API.
@@ -30,7 +32,14 @@ pub fn preflight(desired: &Desired, observed: &Observed) -> Findings {
     findings.extend(desired.machines.iter().filter_map(|machine| other_vm(observed, machine)));
     findings.extend(unread(desired, observed, &to_make));
     findings.extend(desired.machines.iter().filter_map(|machine| locked(observed, machine)));
-    findings.extend(desired.machines.iter().filter_map(|machine| taken_address(desired, observed, machine)));
+    for machine in &desired.machines {
+        let (sure, guessed) = match moved(observed, machine) {
+            Some(finding) if finding.severity == Severity::Error => (Some(finding), None),
+            guessed => (None, guessed),
+        };
+        let taken = || taken_address(desired, observed, machine);
+        findings.extend(sure.or_else(taken).or(guessed));
+    }
     findings.extend(vip(observed));
     findings.extend(lost_control_planes(desired, observed));
     findings.extend(stale_members(desired, observed));
@@ -126,8 +135,9 @@ fn unread(desired: &Desired, observed: &Observed, to_make: &[&Machine]) -> Optio
         more => format!(", and {more} more"),
     };
     let message = format!("VM {vmid}{others} could not be asked whose it is: it may be `{}`", machine.name);
-    Some(Finding::error(Code::VM_UNSEEN, None, message).because(why).remedy(
-        "run it again when its host answers; a host that is lost for good is first taken out of the Proxmox cluster",
+    let finding = Finding::error(Code::VM_UNSEEN, None, message).because(why);
+    Some(remaining(desired, observed).into_iter().fold(finding, Finding::because).remedy(
+        "go on when its host answers:\n    ichor up\na host that is lost for good is first taken out of the Proxmox cluster:\n    pvecm delnode HOST",
     ))
 }
 
@@ -193,11 +203,7 @@ fn lost_control_planes(desired: &Desired, observed: &Observed) -> Option<Finding
 /// A machine that is made anew cannot take the place of a member that etcd still counts: it has not its data.
 fn stale_members(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let Sight::Seen(members) = &observed.etcd else { return Vec::new() };
-    let is_new = |machine: &&Machine| {
-        matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)))
-            || matches!(observed.machines.get(&machine.name), Some(Sight::Seen(MachineSeen::Maintenance)))
-    };
-    let new = desired.of_role(Role::ControlPlane).filter(is_new);
+    let new = desired.of_role(Role::ControlPlane).filter(|machine| is_new(observed, machine));
     let stale = new.filter_map(|machine| Some((machine, members.get(machine.name.as_str())?)));
     let told = stale.map(|(machine, member)| {
         let message = format!("etcd still counts `{}`, whose VM is gone", machine.name);
@@ -331,9 +337,35 @@ fn hosts<'a>(observed: &'a Observed, to_make: &'a [&Machine]) -> impl Iterator<I
         Some(
             Finding::error(Code::HOST_DOWN, None, message)
                 .because(why)
-                .remedy("bring the host back, or pin the machine to another one"),
+                .remedy("bring the host back, or pin the machine to another one; then:\n    ichor up"),
         )
     })
+}
+
+/// Says which hosts of the cluster have gone down, with what was on them and what is left without. `where_is` tells
+/// where a machine was seen last.
+pub fn lost_hosts(
+    desired: &Desired,
+    observed: &Observed,
+    where_is: impl Fn(&Machine) -> Option<HostName>,
+) -> Vec<Finding> {
+    let down = observed.hosts.iter().filter(|(_, up)| !**up).map(|(host, _)| host);
+    let tell = |host: &HostName| {
+        let here = desired.machines.iter().filter(|machine| where_is(machine).as_ref() == Some(host));
+        let here: Vec<String> =
+            here.map(|machine| format!("`{}` (VM {})", machine.name, machine.vmid)).collect();
+        if here.is_empty() {
+            return None;
+        }
+        let message = format!("host `{host}` does not answer any more");
+        let finding =
+            Finding::error(Code::HOST_DOWN, None, message).because(format!("on it: {}", listed(&here)));
+        let finding = remaining(desired, observed).into_iter().fold(finding, Finding::because);
+        Some(finding.remedy(format!(
+            "bring the host back and go on where this run stopped:\n    ichor up\nif it is lost for good, take it out of the Proxmox cluster first:\n    pvecm delnode {host}"
+        )))
+    };
+    down.filter_map(tell).collect()
 }
 
 /// What each machine needs of its storages: storage, content type, and what for.

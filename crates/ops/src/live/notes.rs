@@ -137,6 +137,7 @@ mod tests {
             lock: None,
             differences: Vec::new(),
             drift: Vec::new(),
+            addresses: Vec::new(),
             medium: false,
             protected: false,
         }

@@ -74,5 +74,6 @@ fn see(node: &api::Node) -> NodeSeen {
         version: node.kubelet.clone(),
         unschedulable: node.unschedulable,
         addresses: node.addresses.clone(),
+        boot: Some(node.boot_id.clone()).filter(|boot| !boot.is_empty()),
     }
 }

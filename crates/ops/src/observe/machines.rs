@@ -9,7 +9,7 @@ use ichor_model::{
     observed::{MachineSeen, MemberSeen, Owner, Sight, TalosSeen},
 };
 use ichor_pve::{api as pve, ownership::Whose};
-use ichor_talos::{Error, Face, Talos, api, peek, resource::MachineStatus};
+use ichor_talos::{Code, Error, Face, Talos, api, peek, resource::MachineStatus};
 
 use tokio::time::timeout;
 
@@ -105,6 +105,27 @@ impl Live<'_> {
         .await
     }
 
+    /// Looks at which boot of a machine this is.
+    pub(super) async fn see_boot(&self, machine: &Machine) -> Sight<MachineSeen> {
+        self.meet(machine, |talos| async move {
+            let boot = match talos.boot_id().await {
+                Ok(boot) => Some(boot),
+                // Who may not or cannot say it is believed without.
+                Err(error)
+                    if matches!(
+                        error.code(),
+                        Some(Code::PermissionDenied | Code::Unimplemented | Code::NotFound)
+                    ) =>
+                {
+                    None
+                }
+                Err(error) => return Err(error),
+            };
+            Ok(TalosSeen { boot, ..TalosSeen::default() })
+        })
+        .await
+    }
+
     /// Looks at a machine: its stage, its release, and its etcd.
     pub(super) async fn see_machine(&self, machine: &Machine) -> Sight<MachineSeen> {
         self.meet(machine, |talos| async move { Box::pin(look(&talos)).await }).await
@@ -180,6 +201,31 @@ impl Live<'_> {
         Ok(())
     }
 
+    /// Asks the guest agents of machines that run, are not met where the inventory has them, and have no cloud-init
+    /// that tells, which address they have.
+    pub(super) async fn ask_where(&self, observed: &mut Observed) {
+        let lost = |machine: &&Machine| {
+            let met = matches!(
+                observed.machines.get(&machine.name),
+                Some(Sight::Seen(MachineSeen::Ours(_) | MachineSeen::Maintenance))
+            );
+            let vm = observed.vms.get(&machine.vmid).and_then(Sight::seen).and_then(Option::as_ref);
+            let runs = vm.is_some_and(|vm| vm.owner == Owner::Ours && vm.running && vm.addresses.is_empty());
+            !met && runs && !Self::is_leased(machine)
+        };
+        let asked = self.desired.machines.iter().filter(lost).map(|machine| async move {
+            let host = self.memory.host(machine.vmid)?;
+            let call = pve::agent_interfaces(&host, machine.vmid);
+            let answer = timeout(PEEK_WITHIN, self.pve.send(&call)).await.ok()?.ok()?;
+            Some((machine.vmid, usable(self.desired, machine, &answer)?))
+        });
+        for (vmid, address) in join_all(asked).await.into_iter().flatten() {
+            if let Some(Sight::Seen(Some(vm))) = observed.vms.get_mut(&vmid) {
+                vm.addresses = vec![address];
+            }
+        }
+    }
+
     /// Learns the addresses that control planes have leased, and says of which that could not be told, and why.
     pub async fn learn_leases(&self, survey: &Survey) -> Vec<(MachineName, String)> {
         for (vmid, guest) in &survey.guests {
@@ -253,8 +299,12 @@ fn usable(desired: &Desired, machine: &Machine, answer: &pve::AgentInterfaces) -
 
 async fn look(talos: &Talos) -> Result<TalosSeen, Error> {
     let (version, services) = (api::version(), api::services());
-    let (version, status, services) =
-        tokio::join!(talos.send(&version), talos.find::<MachineStatus>(), talos.send(&services));
+    let (version, status, services, boot) = tokio::join!(
+        talos.send(&version),
+        talos.find::<MachineStatus>(),
+        talos.send(&services),
+        talos.boot_id()
+    );
     let (version, services) = (version?, services?);
     let status = status?.map(|status| status.spec);
     let etcd = services.into_iter().find(|service| service.id == "etcd").map(|service| service.state);
@@ -269,6 +319,7 @@ async fn look(talos: &Talos) -> Result<TalosSeen, Error> {
             })
             .unwrap_or_default(),
         etcd,
+        boot: boot.ok(),
         ..TalosSeen::default()
     })
 }

@@ -174,7 +174,14 @@ impl Survey {
         let (mut machines, mut foreign) = (Vec::new(), Vec::new());
         for (vmid, guest) in &self.guests {
             match self.machine(*vmid, guest) {
-                Some(machine) if machine.cluster.as_deref() == Some(cluster) => machines.push(machine),
+                Some(mut machine) if machine.cluster.as_deref() == Some(cluster) => {
+                    // The address of one that has left the inventory may be meant for its successor, which is for
+                    // the preflight to refuse: the cluster can be looked at and removed all the same.
+                    if !desired.has_machine(machine.name.as_str()) {
+                        machine.addresses.clear();
+                    }
+                    machines.push(machine);
+                }
                 None if self.is_own_template(*vmid, desired) => {}
                 None if self.being_made.contains(vmid) || self.may_be_ours(*vmid, desired) => {}
                 _ => foreign.push(ForeignVm {
@@ -206,7 +213,7 @@ impl Survey {
             host: guest.node.clone(),
             vmid,
             generation: machine.generation,
-            addresses: Vec::new(),
+            addresses: config.addresses(),
             cluster: Some(stamp.cluster),
             cpu: cpus(guest.maxcpu),
             memory: mib(guest.maxmem),

@@ -74,7 +74,7 @@ impl Live<'_> {
         if self.desired.proxmox.pool.is_some() {
             observed.pool = self.see_pool().await;
         }
-        if self.something_to_make(&observed) {
+        if self.something_to_make(&observed) || self.has_nameless_seeds() {
             (observed.volumes, observed.rights) =
                 tokio::join!(self.see_volumes(&observed), self.see_rights());
             for ((host, volume), sight) in &observed.volumes {
@@ -139,6 +139,13 @@ impl Live<'_> {
         self.desired.machines.iter().any(|machine| {
             !matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(Some(vm))) if vm.owner == Owner::Ours)
         })
+    }
+
+    /// Whether there may be cidata volumes that can only be found by looking: their names follow from what is in them,
+    /// and they cannot be drawn up.
+    fn has_nameless_seeds(&self) -> bool {
+        let mut seeded = self.desired.machines.iter().filter(|machine| has_seed(machine));
+        seeded.any(|machine| !self.names().seeds.contains_key(&machine.name))
     }
 
     async fn by_survey(&self, survey: &Survey, vmid: VmId) -> VmSight {
@@ -266,6 +273,7 @@ impl Live<'_> {
             drift: Vec::new(),
             medium: false,
             protected: config.text("protection").as_deref() == Some("1"),
+            addresses: config.addresses(),
         };
         if let Some(machine) = self.desired.machines.iter().find(|machine| machine.vmid == vmid) {
             self.describe_machine(machine, config, &mut seen).await;

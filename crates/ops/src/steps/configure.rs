@@ -10,7 +10,7 @@ use ichor_engine::{EffectError, Report, StepContext};
 use ichor_model::{
     HostName,
     desired::{Machine, Verify},
-    observed::{MachineSeen, Sight},
+    observed::{MachineSeen, NodeSeen, Sight},
 };
 use ichor_net::Trust;
 use ichor_pve::{
@@ -42,33 +42,43 @@ pub async fn listen(live: &Live<'_>, machine: &Machine, host: &HostName) {
     }
 }
 
-/// Reads the key of a machine from its console, if that was opened in time.
+/// Reads the key of a machine from its console, if that was opened in time. One that is missed is shown again later.
 pub async fn hear(live: &Live<'_>, machine: &Machine) {
     let Some(console) = live.memory.console(&machine.name) else { return };
-    if let Ok(Some(key)) = read_key(live, machine, console).await {
+    if let Ok(Heard::Key(key)) = read_key(live, machine, console).await {
         live.memory.pin(&machine.name, Pin::Console(key));
     }
 }
 
-/// Reads the key of a machine from its console; nothing if the machine turns out to have its config: then it prints
-/// none, however long one waits.
-async fn read_key(
-    live: &Live<'_>,
-    machine: &Machine,
-    mut console: Listening,
-) -> Result<Option<[u8; 32]>, ConsoleError> {
-    let configured = async {
+/// What came of listening to a console.
+enum Heard {
+    /// The key.
+    Key([u8; 32]),
+    /// The machine has its config, and prints no key, however long one waits.
+    Configured,
+    /// The machine waits for its config, so its key was printed before anybody listened.
+    Missed,
+}
+
+/// Reads the key of a machine from its console. Who answers at its address tells when there is nothing to wait for
+/// any more.
+async fn read_key(live: &Live<'_>, machine: &Machine, mut console: Listening) -> Result<Heard, ConsoleError> {
+    let in_vain = async {
         loop {
             sleep(LOOK_AGAIN).await;
-            if matches!(live.see_face(machine).await, Sight::Seen(MachineSeen::Ours(_))) {
-                return;
+            match live.see_face(machine).await {
+                Sight::Seen(MachineSeen::Ours(_)) => return Heard::Configured,
+                Sight::Seen(MachineSeen::Maintenance) => break,
+                _ => {}
             }
         }
+        sleep(HEARD_WITHIN).await;
+        Heard::Missed
     };
     tokio::select! {
         biased;
-        key = console.read_until(maintenance_key) => key.map(Some),
-        () = configured => Ok(None),
+        key = console.read_until(maintenance_key) => key.map(Heard::Key),
+        heard = in_vain => Ok(heard),
     }
 }
 
@@ -181,7 +191,13 @@ async fn blank(live: &Live<'_>, what: &str, machine: &Machine, host: &HostName) 
     let name = machine.name.as_str();
     let (etcd, nodes) = tokio::join!(live.see_etcd(), live.see_nodes());
     let is_member = matches!(&etcd, Sight::Seen(members) if members.contains_key(name));
-    let is_node = matches!(&nodes, Sight::Seen(nodes) if nodes.contains_key(name));
+    // The node of an earlier machine stays until somebody deletes it, and nobody speaks for it: it had the address
+    // at which this one waits for its config.
+    let speaks = |node: &NodeSeen| {
+        let here = live.address(machine).is_some_and(|address| node.addresses.contains(&address));
+        node.ready || !here
+    };
+    let is_node = nodes.seen().and_then(|nodes| nodes.get(name)).is_some_and(speaks);
     if is_member || is_node {
         return Err(not_blank(what, machine, "the cluster knows it as a node"));
     }
@@ -223,9 +239,14 @@ async fn find_pin(
     let upid = live.pve.send(&pve::reset(&host, machine.vmid)).await;
     let upid = upid.map_err(|error| pve_trouble(what, &error))?;
     task::wait(live, what, &upid).await?;
-    let pin = read_key(live, machine, console).await.map_err(unread)?.map(Pin::Console);
-    if let Some(pin) = pin {
-        live.memory.pin(&machine.name, pin);
+    match read_key(live, machine, console).await.map_err(unread)? {
+        Heard::Key(key) => {
+            live.memory.pin(&machine.name, Pin::Console(key));
+            Ok(Some(Pin::Console(key)))
+        }
+        Heard::Configured => Ok(None),
+        Heard::Missed => {
+            Err(unread(ConsoleError::Late("nothing with a key, though Talos waits for its config".into())))
+        }
     }
-    Ok(pin)
 }

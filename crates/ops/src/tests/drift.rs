@@ -6,7 +6,7 @@ use ichor_model::{Findings, Observed};
 use ichor_plan::{drift, preflight};
 use ichor_sim::{faults::Server, profile::Profile};
 
-use super::{live::Rehearsal, messages, resolve_in};
+use super::{live::Rehearsal, messages, resolve, resolve_in};
 use crate::converge::{Goal, first_look, look};
 
 const INVENTORY: &str = "\
@@ -31,8 +31,9 @@ struct Next {
 async fn after(rehearsal: &mut Rehearsal, from: &str, to: &str) -> Next {
     assert!(INVENTORY.contains(from), "{from}");
     let survey = rehearsal.with(async |live| first_look(&live.pve, live.desired).await.expect("a look"));
-    let world = survey.await.world(&rehearsal.desired);
-    rehearsal.desired = resolve_in(&INVENTORY.replace(from, to), &world).expect("an inventory");
+    let inventory = INVENTORY.replace(from, to);
+    let world = survey.await.world(&resolve(&inventory));
+    rehearsal.desired = resolve_in(&inventory, &world).expect("an inventory");
     let calls = || {
         rehearsal
             .inside
@@ -110,19 +111,57 @@ async fn changes_that_are_not_made_yet_are_told() {
     }
 }
 
+/// Each answers at the address of the other, and knows our secrets.
+#[tokio::test(start_paused = true)]
+async fn machines_that_change_places_are_told_apart() {
+    let mut rehearsal = Rehearsal::new(INVENTORY, Profile::Lab);
+    assert!(rehearsal.run(Goal::up()).await.done);
+    let workers = "  worker: {role: worker, count: 2, address: 10.0.0.21, memory: 4GiB}";
+    let swapped = format!(
+        "{}\n{}",
+        workers.replace("worker:", "worker-1:").replace("count: 2, address: 10.0.0.21", "address: 10.0.0.22"),
+        workers.replace("worker:", "worker-2:").replace("count: 2, ", ""),
+    );
+    let next = after(&mut rehearsal, workers, &swapped).await;
+    let told = messages(&next.preflight);
+    assert!(
+        told.contains("`worker-1` runs with the address 10.0.0.21") && next.preflight.has_errors(),
+        "{told}"
+    );
+}
+
+/// An address that nobody wrote follows from the machines before it, and must not when the machine is there.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_grows_moves_no_machine() {
+    let counted = "  a: {role: worker, count: 1}\n  b: {role: worker, count: 1}";
+    let from = "  worker: {role: worker, count: 2, address: 10.0.0.21, memory: 4GiB}";
+    let mut rehearsal = Rehearsal::new(&INVENTORY.replace(from, counted), Profile::Lab);
+    assert!(rehearsal.run(Goal::up()).await.done);
+    let grown = counted.replace("a: {role: worker, count: 1", "a: {role: worker, count: 2");
+    let grown = after(&mut rehearsal, from, &grown).await;
+    assert!(!grown.preflight.has_errors() && grown.steps > 0, "{:#?}", grown.preflight);
+    assert!(rehearsal.run(Goal::up()).await.done);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_is_moved_or_renamed_is_recognised() {
     let mut rehearsal = Rehearsal::new(INVENTORY, Profile::Lab);
     assert!(rehearsal.run(Goal::up()).await.done);
-    let moved = after(&mut rehearsal, "10.0.0.21", "10.0.0.41").await;
-    let told = messages(&moved.drift);
-    assert!(
-        told.contains("`worker-1` has the address 10.0.0.21, and the inventory says 10.0.0.41"),
-        "{told}"
-    );
-    let moved = after(&mut rehearsal, "10.0.0.11", "10.0.0.61").await;
-    let told = messages(&moved.drift);
-    assert!(told.contains("`ipconfig0` is `gw=10.0.0.1,ip=10.0.0.11/24`"), "{told}");
+    for (from, to, name) in [("10.0.0.21", "10.0.0.41", "worker-1"), ("10.0.0.11", "10.0.0.61", "cp-1")] {
+        let moved = after(&mut rehearsal, from, to).await;
+        let told = messages(&moved.drift);
+        let warned = format!("`{name}` has the address {from}, and the inventory says {to}");
+        assert!(told.contains(&warned), "`status` warns: {told}");
+        let told = messages(&moved.preflight);
+        let refused = format!("`{name}` runs with the address {from}, and the inventory gives it {to}");
+        assert!(moved.preflight.has_errors() && told.contains(&refused), "{told}");
+        let at = moved.preflight.iter().find_map(|finding| finding.at).expect("a place in the inventory");
+        let text = INVENTORY.replace(from, to);
+        assert_eq!(&text[at.start as usize..at.end as usize], to);
+        let changes = rehearsal.changes();
+        let halt = rehearsal.try_run(Goal::up()).await.expect_err("nothing is begun");
+        assert_eq!((halt.kind, rehearsal.changes()), (crate::HaltKind::Preflight, changes));
+    }
     let renamed = after(&mut rehearsal, "  worker:", "  node:").await;
     let told = messages(&renamed.preflight);
     assert!(renamed.preflight.has_errors(), "{told}");

@@ -103,7 +103,7 @@ impl Rehearsal {
         act(&live).await
     }
 
-    fn changes(&self) -> usize {
+    pub fn changes(&self) -> usize {
         self.inside.hall().look(|lab| lab.ground.record.changing(Server::Pve).count())
     }
 }

@@ -78,6 +78,7 @@ fn nic(seed: &Seed<'_>) -> Nic {
         model: "virtio".into(),
         firewall: false,
         queues: None,
+        written: ichor_model::desired::Written::default(),
         addresses: vec![Late::Known("10.0.0.11/24".parse().expect("an address"))],
         gateways: vec!["10.0.0.1".parse().expect("an address")],
         dns: vec!["1.1.1.1".parse().expect("an address"), "9.9.9.9".parse().expect("an address")],

@@ -77,4 +77,10 @@ pub struct NodeFacts {
     pub cpus: u32,
     /// Memory.
     pub memory_mib: u64,
+    /// The SMBIOS uuid of the machine.
+    #[serde(default)]
+    pub uuid: String,
+    /// What names this boot of the machine.
+    #[serde(default)]
+    pub boot_id: String,
 }

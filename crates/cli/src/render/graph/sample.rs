@@ -283,6 +283,7 @@ fn nic(slot: &str, bridge: &str, vlan: Option<u16>, number: usize) -> Nic {
         model: "virtio".into(),
         firewall: false,
         queues: None,
+        written: ichor_model::desired::Written::default(),
         addresses: vec![Late::Known(address.parse().expect("address"))],
         gateways: Vec::new(),
         dns: Vec::new(),

@@ -181,6 +181,7 @@ fn summary(course: &Course, standings: &[Standing], now: Duration) -> String {
     if left > Duration::ZERO {
         parts.push(format!("about {} left", duration::rough(left)));
     }
+    parts.extend(course.looking(now).map(|(why, _)| why.to_owned()));
     if course.stopping {
         parts.push("stopping".into());
     }

@@ -15,6 +15,8 @@ pub struct Course {
     lines: Vec<Line>,
     places: BTreeMap<StepId, usize>,
     schedule: Schedule,
+    /// What the world is looked at for, and since when.
+    looking: Option<(String, Duration)>,
     /// Whether the user asked to stop.
     pub stopping: bool,
 }
@@ -114,6 +116,7 @@ impl Course {
             lines: Vec::new(),
             schedule: Schedule::new(steps),
             places,
+            looking: None,
             stopping: false,
         };
         let mut titles = BTreeMap::new();
@@ -145,8 +148,13 @@ impl Course {
 
     /// Takes what happened. Steps that are not in the plan are passed over.
     pub fn take(&mut self, event: &Event, now: Duration) {
+        self.looking = match event {
+            Event::Looking { why } => Some((text::safe_line(why), now)),
+            Event::Stopping => self.looking.take(),
+            _ => None,
+        };
         match event {
-            Event::Began { .. } => {}
+            Event::Began { .. } | Event::Looking { .. } => {}
             Event::Started { step, attempt } => self.change(step, |stage| {
                 stage.begin(now);
                 stage.fraction = None;
@@ -170,6 +178,11 @@ impl Course {
             }
             Event::Stopping => self.stopping = true,
         }
+    }
+
+    /// Returns what the world is looked at for at the moment, and for how long already.
+    pub fn looking(&self, now: Duration) -> Option<(&str, Duration)> {
+        self.looking.as_ref().map(|(why, since)| (why.as_str(), now.saturating_sub(*since)))
     }
 
     fn change(&mut self, step: &StepId, change: impl FnOnce(&mut Stage)) {

@@ -41,7 +41,8 @@ impl Reader for JsonLines {
     fn tick(&self) {
         self.0.with(|log, now| {
             let count = log.course.count();
-            if count.running > 0 && log.is_silent(now) {
+            let busy = count.running > 0 || log.course.looking(now).is_some();
+            if busy && log.is_silent(now) {
                 let left = millis(log.course.left(now));
                 let alive =
                     json!({"event": "alive", "done": count.done, "running": count.running, "left_ms": left});
@@ -92,6 +93,7 @@ fn object(course: &Course, event: &Event) -> Value {
             own["took_ms"] = millis(*took);
             about(course, "ended", step, own)
         }
+        Event::Looking { why } => json!({"event": "looking", "why": why}),
         Event::Stopping => json!({"event": "stopping"}),
     }
 }

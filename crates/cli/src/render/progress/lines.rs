@@ -49,6 +49,8 @@ impl Reader for Lines {
                     duration::clock(time),
                 );
                 log.write(&stamped(&line, now), now);
+            } else if let Some((why, time)) = log.course.looking(now) {
+                log.write(&stamped(&format!("{why} (since {})", duration::clock(time)), now), now);
             }
         });
     }
@@ -87,6 +89,7 @@ fn line(course: &Course, event: &Event) -> Option<String> {
         Event::Ended { step, outcome, took } => {
             format!("{}: {}", name(step), ended(outcome, &duration::exact(*took)))
         }
+        Event::Looking { why } => text::safe_line(why),
         Event::Stopping => "stopped: nothing else is begun".to_owned(),
     })
 }
@@ -182,6 +185,27 @@ mod tests {
         insta::assert_snapshot!(written.take(), @"    35s  0 of 34 steps done, 1 running; cluster: make pool `homelab` (since 5s)");
         lines.tick();
         assert_eq!(written.take(), "");
+    }
+
+    #[test]
+    fn it_speaks_up_while_the_world_is_looked_at() {
+        let (pipe, written) = memory();
+        let (clock, time) = hand_moved();
+        let lines = Lines::new(&fixture::plan_from_nothing(&fixture::live()), clock, pipe);
+        lines.emit(Event::Looking { why: "looking whether anything is left".into() });
+        for second in [4, 5, 9, 10] {
+            time.set(Duration::from_secs(second));
+            lines.tick();
+        }
+        lines.emit(Event::Began { steps: 1 });
+        written.take();
+        time.set(Duration::from_mins(1));
+        lines.tick();
+        assert_eq!(written.take(), "", "nobody looks any more");
+        lines.emit(Event::Looking { why: "again".into() });
+        time.set(Duration::from_secs(65));
+        lines.tick();
+        assert_eq!(written.take(), " 1m 00s  again\n 1m 05s  again (since 5s)\n");
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub fn nic(slot: usize, mac: &str, addresses: &[&str]) -> Nic {
         gateways: Vec::new(),
         dns: Vec::new(),
         routes: Vec::new(),
+        written: ichor_model::desired::Written::default(),
     }
 }
 

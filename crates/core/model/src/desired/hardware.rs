@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Late;
-use crate::{MacAddress, Size};
+use crate::{MacAddress, Size, Span};
 
 /// A machine's processors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -70,6 +70,18 @@ pub struct DiskOptions {
     pub cache: Option<String>,
 }
 
+/// Where something is written in an inventory, if it is. It says nothing about what it is: all are equal.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Written(pub Option<Span>);
+
+impl PartialEq for Written {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Written {}
+
 /// A network card of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Nic {
@@ -94,6 +106,9 @@ pub struct Nic {
     pub queues: Option<u16>,
     /// Its addresses.
     pub addresses: Vec<Late<IpNet>>,
+    /// Where they are written.
+    #[serde(skip)]
+    pub written: Written,
     /// Default gateways.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gateways: Vec<IpAddr>,

@@ -283,6 +283,11 @@ fn primary_nic(
         firewall: own.firewall.or(shared.firewall).is_some_and(|at| at.value),
         queues: small(own.queues.or(shared.queues)),
         addresses,
+        written: d::Written(
+            draft
+                .nearest(cx, |machine| machine.address.as_ref())
+                .and_then(|(_, written)| Some(written.0.first()?.span)),
+        ),
         gateways: if fixed { ips(own.gateway.as_ref(), shared.gateway.as_ref()) } else { Vec::new() },
         dns: ips(own.dns.as_ref(), shared.dns.as_ref()),
         routes: Vec::new(),
@@ -314,6 +319,7 @@ fn extra_nic(
         firewall: nic.firewall.or(cx.network.firewall).is_some_and(|at| at.value),
         queues: small(nic.queues),
         addresses: address.into_iter().collect(),
+        written: d::Written(nic.address.map(|address| address.span)),
         gateways: Vec::new(),
         dns: Vec::new(),
         routes: routes.collect(),

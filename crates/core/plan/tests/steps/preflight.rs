@@ -1,7 +1,7 @@
 use ichor_model::{
-    HostName,
+    HostName, Severity,
     desired::{CloneKind, Late, Source, Verify},
-    observed::{MachineSeen, Owner, Release, Sight, StorageSeen, VmSeen},
+    observed::{MachineSeen, Owner, Release, Sight, StorageSeen, TalosSeen, VmSeen},
 };
 
 use crate::stage::{CLONED, POOLED, Stage, vm};
@@ -65,7 +65,9 @@ fn locks_of_vms_that_are_off() {
     let with = |running: bool| {
         found(POOLED, |stage| {
             let vmid = stage.machine("w-1").vmid;
-            let locked = VmSeen { lock: Some("create".into()), running, ..vm(&host("pve1"), Owner::Ours) };
+            let addresses = vec![[10, 0, 0, 20].into()];
+            let locked =
+                VmSeen { addresses, lock: Some("create".into()), running, ..vm(&host("pve1"), Owner::Ours) };
             stage.put(vmid, locked);
         })
     };
@@ -301,4 +303,53 @@ fn templates_that_cannot_be_cloned() {
         stage.desired.machines[0].disks[0].storage = "local".into();
     });
     assert_eq!(linked, says(&["cp"], 900, "a linked clone stays on the template's storage `local-lvm`"));
+}
+
+/// Says what is told about a worker that runs, does not answer where the inventory has it, and of which this is known.
+fn moved(vm_has: &[&str], node: Option<(&[&str], bool)>, seen: MachineSeen) -> Option<(Severity, String)> {
+    let mut stage = Stage::of(POOLED).ready();
+    let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an address")).collect();
+    let vmid = stage.machine("w-1").vmid;
+    stage.vm(vmid).running = true;
+    stage.vm(vmid).addresses = addresses(vm_has);
+    stage.talk(&"w-1".parse().expect("a name"), seen);
+    let Sight::Seen(nodes) = &mut stage.observed.nodes else { panic!("nodes") };
+    match node {
+        Some((has, ready)) => {
+            let node = nodes.get_mut("w-1").expect("a node");
+            (node.addresses, node.ready) = (addresses(has), ready);
+        }
+        None => drop(nodes.remove("w-1")),
+    }
+    let found = ichor_plan::preflight(&stage.desired, &stage.observed);
+    let found = found.iter().find(|finding| finding.code.to_string() == "ICH-3134");
+    found.map(|finding| (finding.severity, finding.message.clone()))
+}
+
+#[test]
+fn a_machine_that_runs_at_another_address_stops_a_run() {
+    let silent = || MachineSeen::Silent("nobody answers".into());
+    let ours = || MachineSeen::Ours(TalosSeen::default());
+    let own = "10.0.0.20";
+    let is = |told: Option<(Severity, String)>| told.map(|(severity, _)| severity);
+    // Its cloud-init or its agent says so.
+    let told = moved(&["10.0.0.99"], None, silent()).expect("a finding");
+    assert_eq!(
+        told,
+        (Severity::Error, format!("`w-1` runs with the address 10.0.0.99, and the inventory gives it {own}"))
+    );
+    assert_eq!(is(moved(&["10.0.0.99"], None, MachineSeen::Maintenance)), Some(Severity::Error));
+    assert_eq!(is(moved(&["10.0.0.99"], Some((&["10.0.0.99"], true)), ours())), Some(Severity::Error));
+    // Somebody gave it the new address by hand, and it answers there.
+    assert_eq!(is(moved(&["10.0.0.99"], Some((&[own], true)), ours())), None);
+    assert_eq!(is(moved(&["10.0.0.99"], None, ours())), None);
+    // It boots.
+    assert_eq!(is(moved(&[own], None, silent())), None);
+    assert_eq!(is(moved(&[own, "fd00::1"], None, silent())), None, "there is no other family to compare");
+    // Only its node speaks.
+    assert_eq!(is(moved(&[], Some((&["10.0.0.99"], true)), silent())), Some(Severity::Error));
+    for node in [None, Some((&["10.0.0.99"][..], false)), Some((&["100.64.0.7"][..], true))] {
+        assert_eq!(is(moved(&[], node, silent())), Some(Severity::Warning), "nobody can tell: {node:?}");
+    }
+    assert_eq!(is(moved(&[], None, MachineSeen::Maintenance)), None);
 }

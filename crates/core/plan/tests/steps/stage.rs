@@ -185,6 +185,7 @@ impl Stage {
                     version: String::new(),
                     unschedulable: false,
                     addresses: Vec::new(),
+                    boot: None,
                 };
                 nodes.insert(machine.to_string(), node);
                 self.observed.nodes = Sight::Seen(nodes);
@@ -214,6 +215,7 @@ pub fn vm(host: &HostName, owner: Owner) -> VmSeen {
         drift: Vec::new(),
         medium: false,
         protected: false,
+        addresses: Vec::new(),
     }
 }
 

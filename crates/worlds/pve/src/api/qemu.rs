@@ -35,6 +35,14 @@ impl VmConfig {
         }
     }
 
+    /// Returns the addresses that cloud-init gives the first network card.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let config = self.text("ipconfig0").unwrap_or_default();
+        let nets =
+            config.split(',').filter_map(|part| part.strip_prefix("ip=").or(part.strip_prefix("ip6=")));
+        nets.filter_map(|net| net.split('/').next()?.parse().ok()).collect()
+    }
+
     /// Returns the options whose names are a word and a number, such as `net0`, in order.
     pub fn numbered<'a>(&'a self, word: &'a str) -> impl Iterator<Item = (&'a str, String)> {
         self.0.keys().filter_map(move |key| {

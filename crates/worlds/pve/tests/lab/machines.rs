@@ -126,6 +126,7 @@ fn any_nic() -> impl Strategy<Value = Nic> {
             model: model.into(),
             firewall,
             queues,
+            written: ichor_model::desired::Written::default(),
             addresses,
             gateways: ips(&gateways),
             dns: ips(&["1.1.1.1", "fd00::53"]),

@@ -50,6 +50,8 @@ fn facts(name: &str, control_plane: bool, index: usize) -> NodeFacts {
         external_cloud_provider: false,
         cpus: 4,
         memory_mib: 8192,
+        uuid: format!("00000000-0000-0000-0000-{index:012}"),
+        boot_id: format!("boot-{index}"),
     }
 }
 

@@ -90,7 +90,7 @@ pub fn allocate(
     }
     let (kept, new): (Vec<_>, Vec<_>) = later
         .into_iter()
-        .map(|wish| (wish, existing(cx, wish, nets)))
+        .map(|wish| (wish, existing(cx, wish, nets, table)))
         .partition(|(_, kept)| !kept.is_empty());
     for (wish, kept) in kept {
         for address in &kept {
@@ -170,11 +170,13 @@ fn fixed(cx: &mut Context<'_>, wish: &Wish<'_>, nets: &[IpNet], table: &mut Tabl
 }
 
 /// The addresses a machine already has, if it has one in every network: counting up again could
-/// give it others when a group before it has grown.
-fn existing(cx: &Context<'_>, wish: &Wish<'_>, nets: &[IpNet]) -> Vec<IpNet> {
+/// give it others when a group before it has grown. One that the inventory gives to somebody else is not kept: what
+/// runs at it is for the live preflight to say.
+fn existing(cx: &Context<'_>, wish: &Wish<'_>, nets: &[IpNet], table: &Table) -> Vec<IpNet> {
     let addresses = cx.seen.machine(&wish.draft.name).map_or(&[][..], |seen| &seen.addresses);
     let of_net = |net: &IpNet| {
-        let address = addresses.iter().find(|address| net.contains(*address))?;
+        let mut own = addresses.iter().filter(|address| table.is_free(**address));
+        let address = own.find(|address| net.contains(*address))?;
         IpNet::new(*address, net.prefix_len()).ok()
     };
     nets.iter().map(of_net).collect::<Option<_>>().unwrap_or_default()

@@ -95,7 +95,7 @@ impl Cluster {
             json!({
                 "architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": facts.kubelet, "kubeProxyVersion": "",
                 "osImage": format!("Talos ({})", facts.talos), "kernelVersion": "6.18.0-talos",
-                "containerRuntimeVersion": "containerd://2.1.4", "machineID": "", "systemUUID": "", "bootID": "",
+                "containerRuntimeVersion": "containerd://2.1.4", "machineID": "", "systemUUID": facts.uuid, "bootID": facts.boot_id,
             }),
         );
         set_default(&mut node, &["status", "daemonEndpoints"], json!({"kubeletEndpoint": {"Port": 10250}}));

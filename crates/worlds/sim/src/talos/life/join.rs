@@ -196,5 +196,7 @@ fn node_facts(hardware: &Hardware, run: &Run, wanted: &Wanted, cni_included: boo
         external_cloud_provider: wanted.external_cloud_provider,
         cpus: hardware.cpus,
         memory_mib: hardware.memory_mib,
+        uuid: hardware.uuid.clone(),
+        boot_id: run.boot_id.clone(),
     }
 }
