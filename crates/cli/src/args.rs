@@ -4,6 +4,7 @@
 mod check;
 mod completions;
 mod destroy;
+mod doctor;
 mod explain;
 mod health;
 mod image;
@@ -30,6 +31,7 @@ pub use self::{
     check::Check,
     completions::Completions,
     destroy::Destroy,
+    doctor::Doctor,
     explain::Explain,
     health::Health,
     image::{Image, ImageVerb},
@@ -56,6 +58,7 @@ Examples:
   ichor check                          check ./ichor.yaml or ./cluster.yaml
   ichor -f clusters/ check             check every cluster of a directory
   ichor -f lab.yaml plan --offline     show every VM the inventory stands for
+  ichor doctor                         look at everything that could stand in the way
   ichor --lab up                       rehearse the cluster in a simulated datacentre
   ichor up                             make the cluster
   ichor status                         show it as it is
@@ -136,6 +139,7 @@ pub enum Verb {
     Plan(Plan),
     Up(Up),
     Status(Status),
+    Doctor(Doctor),
     Health(Health),
     Destroy(Destroy),
     Secrets(Secrets),

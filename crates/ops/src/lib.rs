@@ -6,7 +6,7 @@
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   edits, exports and shows them; [`keyring`] has the user's keys, and [`recipients`] those of others;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
-//! - [`health`] checks a cluster that was looked at;
+//! - [`health`] checks a cluster that was looked at, [`doctor`] everything that could stand in its way;
 //! - [`saved_plan`] keeps a plan in a file, and says what has changed since;
 //! - [`image`] names boot images offline;
 //! - [`render`] turns a cluster into a directory of files, out of [`materials`] that the inventory names;
@@ -19,6 +19,7 @@ pub mod access;
 pub mod bundle;
 pub mod contract;
 pub mod converge;
+pub mod doctor;
 mod entropy;
 pub mod halt;
 pub mod health;

@@ -3,6 +3,7 @@
 mod access;
 mod bad_worlds;
 mod crashes;
+mod doctor;
 mod drift;
 mod live;
 mod matrix;

@@ -139,7 +139,8 @@ fn quoted(words: &[&str]) -> String {
 fn needs(desired: &Desired, observed: &Observed, machine: &Machine) -> Vec<Vec<Way>> {
     let release = observed.release.seen().copied();
     let mut needs = vm_needs(desired, release, machine);
-    let Some(host) = host_of(machine) else { return needs };
+    // Where the host is still to be chosen, any may be.
+    let host = host_of(machine);
     let one = |path: String, privilege: &'static str| vec![vec![(path, privilege)]];
     let built = template_of(desired, machine).filter(|template| !template.existing);
     let storages = machine.disks.iter().map(|disk| &disk.storage);
@@ -151,7 +152,8 @@ fn needs(desired: &Desired, observed: &Observed, machine: &Machine) -> Vec<Vec<W
     let downloads = template_of(desired, machine).is_none_or(|template| !template.existing);
     let image = desired.images.iter().find(|image| image.id == machine.image);
     let downloads = downloads && image.is_some_and(|image| image.file.is_none());
-    let images = format!("/storage/{}", storage_of(desired, host).images);
+    let own = host.map_or(&desired.proxmox.storage, |host| storage_of(desired, host));
+    let images = format!("/storage/{}", own.images);
     if downloads || has_seed(machine) {
         needs.push(one(images.clone(), "Datastore.AllocateTemplate"));
         needs
@@ -160,7 +162,7 @@ fn needs(desired: &Desired, observed: &Observed, machine: &Machine) -> Vec<Vec<W
     if downloads {
         let root = "/".to_owned();
         needs.push(vec![
-            vec![(format!("/nodes/{host}"), "Sys.AccessNetwork")],
+            vec![(node_path(machine), "Sys.AccessNetwork")],
             vec![(root.clone(), "Sys.Audit"), (root, "Sys.Modify")],
         ]);
     }
@@ -180,6 +182,11 @@ fn needs(desired: &Desired, observed: &Observed, machine: &Machine) -> Vec<Vec<W
         }
     }
     needs
+}
+
+/// Returns the path of the host that a machine is on, or of all where it is still to be chosen.
+fn node_path(machine: &Machine) -> String {
+    host_of(machine).map_or_else(|| "/nodes".to_owned(), |host| format!("/nodes/{host}"))
 }
 
 fn vm_needs(desired: &Desired, release: Option<Release>, machine: &Machine) -> Vec<Vec<Way>> {
