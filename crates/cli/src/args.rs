@@ -39,7 +39,7 @@ pub use self::{
     lab::{Event, Faults, Host, Lab, LabVerb, Profile, PveRelease, Serve, Server},
     man::Man,
     plan::{Graph, Plan},
-    pve::{Major, Pve, PveVerb, Role},
+    pve::{Major, Purpose, Pve, PveVerb, Role, Setup},
     render::Render,
     schema::Schema,
     secrets::{Export, Import, Secrets, SecretsVerb},

@@ -19,6 +19,7 @@ mod run;
 mod schema;
 mod secrets;
 mod session;
+mod setup;
 mod status;
 mod talosconfig;
 mod tunnel;

@@ -40,6 +40,18 @@ pub struct Parts {
     pub lab: Option<LabRun>,
 }
 
+/// The way to Proxmox, and whom to trust there.
+pub struct Door {
+    /// Makes connections.
+    pub dialer: Arc<dyn Dial>,
+    /// Whom to trust.
+    pub trust: Trust,
+    /// The lab, if it is one.
+    pub lab: Option<LabRun>,
+    /// What is to be said about how it is reached.
+    pub findings: Findings,
+}
+
 /// Whom to trust, and why.
 #[derive(Debug)]
 pub struct Vouched {
@@ -86,6 +98,20 @@ impl World {
             factory: reach.factory,
             lab,
         })
+    }
+
+    /// Opens the way to the Proxmox of a cluster, and says whom to trust there. For that nobody needs a token.
+    pub fn door(
+        place: Place<'_>,
+        site: Site<'_>,
+        runtime: &Runtime,
+        terminal: &Terminal,
+    ) -> Result<Door, Halt> {
+        if place == Place::Real {
+            return real::door(&OperatingSystem, site, runtime, terminal);
+        }
+        let Self { reach, lab, findings } = Self::open(place, site, runtime, terminal)?;
+        Ok(Door { dialer: reach.dialer, trust: reach.proxmox, lab, findings })
     }
 
     /// Opens the way to a cluster alone, for which nobody needs a token.

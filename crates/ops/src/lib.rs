@@ -6,6 +6,7 @@
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   edits, exports and shows them; [`keyring`] has the user's keys, and [`recipients`] those of others;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
+//! - [`account`] makes the account on Proxmox that a cluster is run with;
 //! - [`health`] checks a cluster that was looked at, [`doctor`] everything that could stand in its way;
 //! - [`saved_plan`] keeps a plan in a file, and says what has changed since;
 //! - [`image`] names boot images offline;
@@ -16,6 +17,7 @@
 //! A verb takes a [`Site`], returns what it did, or a [`Halt`] with everything that stood in its way.
 
 pub mod access;
+pub mod account;
 pub mod bundle;
 pub mod contract;
 pub mod converge;

@@ -33,6 +33,15 @@ use crate::{
     world::{Parts, World, with_site_in},
 };
 
+/// What nobody can tell without Proxmox.
+const INSIDE: [(&str, Group); 5] = [
+    ("privileges", Group::Proxmox),
+    ("hosts", Group::Hosts),
+    ("storages", Group::Storage),
+    ("bridges", Group::Network),
+    ("vmids", Group::Machines),
+];
+
 /// Looks at everything.
 pub fn run(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -101,8 +110,11 @@ impl Doctor<'_> {
         };
         let (images, (tls, answers, survey)) = self.runtime.block_on(async { tokio::join!(images, proxmox) });
         let mut checks = vec![tls, answers];
-        if let Some((reach, survey)) = survey {
-            checks.extend(self.inside(here, reach, &survey));
+        match survey {
+            Some((reach, survey)) => checks.extend(self.inside(here, reach, &survey)),
+            None => {
+                checks.extend(INSIDE.map(|(id, group)| Check::unknown(id, group, "Proxmox does not tell")))
+            }
         }
         checks.extend(images);
         checks
@@ -126,7 +138,10 @@ impl Doctor<'_> {
         let endpoint = &self.site.desired.proxmox.endpoint;
         let token = match &self.parts.token {
             Ok(token) => token.clone(),
-            Err(halt) => return (check("nobody can log in".into()).with(all(halt)), None),
+            Err(halt) => {
+                let says = "there is no token to log in with; `ichor pve setup` makes one".to_owned();
+                return (check(says).with(all(halt)), None);
+            }
         };
         let Ok(vouched) = &self.parts.trust else {
             let says = "the token is not sent to somebody for whom nobody vouches";

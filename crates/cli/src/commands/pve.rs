@@ -1,4 +1,4 @@
-//! `ichor pve role`: the account that a cluster is run with.
+//! `ichor pve`: the account that a cluster is run with.
 
 use ichor_model::{Findings, observed::Release};
 use ichor_plan::privileges::Account;
@@ -12,9 +12,15 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Tells what ichor needs of Proxmox.
+/// Tells what ichor needs of Proxmox, or sees to it.
 pub fn run(verb: &PveVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    let PveVerb::Role(args) = verb;
+    match verb {
+        PveVerb::Role(args) => role(args, global, terminal),
+        PveVerb::Setup(args) => super::setup::run(args, global, terminal),
+    }
+}
+
+fn role(args: &Role, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),

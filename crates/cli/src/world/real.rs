@@ -17,7 +17,7 @@ use ichor_port::Secret;
 use ichor_pve::Token;
 use tokio::{runtime::Runtime, time::timeout};
 
-use super::{Parts, Vouched, World, jump};
+use super::{Door, Parts, Vouched, World, jump};
 use crate::terminal::Terminal;
 
 /// Largest file with a CA certificate.
@@ -34,10 +34,22 @@ pub fn open(
     runtime: &Runtime,
     terminal: &Terminal,
 ) -> Result<World, Halt> {
-    let mut findings = Findings::new();
     let token = token(system, site)?;
+    let Door { dialer, trust, findings, .. } = door(system, site, runtime, terminal)?;
+    let reach = Reach { dialer, proxmox: trust, factory: Trust::System, token };
+    Ok(World { reach, lab: None, findings })
+}
+
+/// Opens the way to Proxmox, and finds out whom to trust there.
+pub fn door(
+    system: &dyn System,
+    site: Site<'_>,
+    runtime: &Runtime,
+    terminal: &Terminal,
+) -> Result<Door, Halt> {
+    let mut findings = Findings::new();
     let dialer = jump::open(site.desired, runtime, terminal)?;
-    let proxmox = match &site.desired.proxmox.tls {
+    let trust = match &site.desired.proxmox.tls {
         Tls::Sha256(text) => Trust::Pin(pin(text)?),
         Tls::Ca(file) => authority(system, site, file)?,
         Tls::Insecure => {
@@ -46,8 +58,7 @@ pub fn open(
         }
         Tls::TrustOnFirstUse => first_use(system, site, &dialer, runtime, terminal)?,
     };
-    let reach = Reach { dialer, proxmox, factory: Trust::System, token };
-    Ok(World { reach, lab: None, findings })
+    Ok(Door { dialer, trust, lab: None, findings })
 }
 
 /// Finds what of the world can be had, without asking anybody and without remembering anything.

@@ -162,6 +162,12 @@ impl<T: Http> Client<T> {
         Self { transport, caller: Caller::Nobody }
     }
 
+    /// Asks in the name of a token from now on, over the same transport.
+    #[must_use]
+    pub fn with_token(self, token: Token) -> Self {
+        Self { caller: Caller::Token(token), ..self }
+    }
+
     /// Asks in the name of whoever logged in from now on.
     #[must_use]
     pub fn logged_in(self, ticket: Ticket) -> Self {

@@ -133,6 +133,20 @@ impl Account {
         self.grants.entry(path.to_owned()).or_default().insert(role);
     }
 
+    /// Whether a role is one that this account had or has. Purposes are single words, so that cluster `a` has none of
+    /// cluster `a-b`; and those of add-ons are accounts of their own.
+    pub fn is_own(&self, role: &str) -> bool {
+        let purpose = role.strip_prefix(&self.prefix).and_then(|rest| rest.strip_prefix('-'));
+        let of_addon = |purpose: &str| ["ccm", "csi"].contains(&purpose);
+        match purpose {
+            Some(purpose) if of_addon(purpose) => self.roles.contains_key(role),
+            Some(purpose) if !purpose.is_empty() && !purpose.contains('-') => {
+                self.roles.keys().all(|own| !own.rsplit('-').next().is_some_and(of_addon))
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the privileges on a path.
     fn on(&self, path: &str) -> impl Iterator<Item = &'static str> {
         let roles = self.grants.get(path).into_iter().flatten();
