@@ -39,7 +39,7 @@ pub use self::{
     lab::{Event, Faults, Host, Lab, LabVerb, Profile, PveRelease, Serve, Server},
     man::Man,
     plan::{Graph, Plan},
-    pve::{Major, Purpose, Pve, PveVerb, Role, Setup},
+    pve::{Major, Purpose, Pve, PveVerb, Role, Setup, token_of},
     render::Render,
     schema::Schema,
     secrets::{Export, Import, Secrets, SecretsVerb},

@@ -1,6 +1,7 @@
 //! Whole verbs on a machine in memory.
 
 mod access;
+mod account;
 mod bad_worlds;
 mod crashes;
 mod doctor;

@@ -155,5 +155,19 @@ fn user(text: &str) -> Result<String, &'static str> {
 }
 
 fn token(text: &str) -> Result<String, &'static str> {
-    if is_plain(text) { Ok(text.to_owned()) } else { Err("a name has letters, digits, `.`, `-` and `_`") }
+    if is_token(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name begins with a letter and has two or more letters, digits, `.`, `-` and `_`")
+    }
+}
+
+/// Whether Proxmox takes a text for the name of a token.
+fn is_token(text: &str) -> bool {
+    is_plain(text) && text.len() >= 2 && text.starts_with(|first: char| first.is_ascii_alphabetic())
+}
+
+/// Returns the usual name of a cluster's token: its own, or one that Proxmox takes.
+pub fn token_of(cluster: &str) -> String {
+    if is_token(cluster) { cluster.to_owned() } else { format!("ichor-{cluster}") }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::session::{Gate, Session};
 use crate::{
-    args::{Global, Major, PveVerb, Role},
+    args::{Global, Major, PveVerb, Role, token_of},
     exit::Exit,
     failure::Failure,
     terminal::Terminal,
@@ -50,7 +50,8 @@ struct Named {
 
 impl Named {
     fn commands(&self, args: &Role) -> Vec<String> {
-        self.account.commands(&args.user, args.token.as_ref().unwrap_or(&self.cluster))
+        let token = args.token.clone().unwrap_or_else(|| token_of(&self.cluster));
+        self.account.commands(&args.user, &token)
     }
 
     fn value(&self, args: &Role) -> Value {

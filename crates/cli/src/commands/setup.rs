@@ -26,7 +26,7 @@ use super::{
     session::{Gate, Session},
 };
 use crate::{
-    args::{Global, Purpose, Setup as Args},
+    args::{Global, Purpose, Setup as Args, token_of},
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
@@ -199,7 +199,7 @@ impl Setup<'_> {
             Purpose::Csi => "ichor-csi@pve".into(),
         };
         let user = self.args.user.clone().unwrap_or(user);
-        let token = self.args.token.clone().unwrap_or_else(|| self.site.name().to_owned());
+        let token = self.args.token.clone().unwrap_or_else(|| token_of(self.site.name()));
         Ok(Wanted { account, user, token })
     }
 

@@ -122,8 +122,10 @@ impl Seen {
         });
         let more =
             if self.left_out == 0 { String::new() } else { format!("; {} were not asked", self.left_out) };
-        let says =
-            format!("none is taken by {} of others that could be asked{more}", counted(self.asked, "VM"));
+        let says = match self.asked {
+            0 => "no VM of others is seen".to_owned(),
+            asked => format!("{} of others asked{more}", counted(asked, "VM")),
+        };
         Check::new("macs", Group::Machines, says).with(clashes)
     }
 

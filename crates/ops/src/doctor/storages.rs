@@ -45,21 +45,23 @@ pub fn contents(desired: &Desired, observed: &Observed) -> Check {
 
 /// What room they have.
 pub fn room(desired: &Desired, observed: &Observed) -> Check {
-    let wanted = wanted(desired);
-    let mut rooms: Vec<String> = Vec::new();
-    let mut told: BTreeSet<&str> = BTreeSet::new();
-    for at in &wanted {
-        let Some(seen) = observed.storages.get(at) else { continue };
-        // A shared storage has its room once.
-        if seen.shared && !told.insert(&at.1) {
-            continue;
-        }
-        let place = if seen.shared { at.1.clone() } else { format!("{} on {}", at.1, at.0) };
-        match seen.free {
-            Some(free) => rooms.push(format!("{} GiB in {place}", free / GIB)),
-            None => rooms.push(format!("unknown in {place}")),
-        }
+    let mut least: BTreeMap<String, (Option<u64>, usize, bool)> = BTreeMap::new();
+    for at in wanted(desired) {
+        let Some(seen) = observed.storages.get(&at) else { continue };
+        let room = least.entry(at.1).or_insert((seen.free, 0, seen.shared));
+        room.0 = room.0.min(seen.free);
+        room.1 += 1;
     }
+    let told = |(name, (free, hosts, shared)): (&String, &(Option<u64>, usize, bool))| {
+        let free = free.map_or_else(|| "unknown".to_owned(), |free| format!("{} GiB", free / GIB));
+        match hosts {
+            1 => format!("{free} in `{name}`"),
+            // A shared storage has its room once.
+            _ if *shared => format!("{free} in `{name}`"),
+            hosts => format!("{free} or more in `{name}` on each of {hosts} hosts"),
+        }
+    };
+    let rooms: Vec<String> = least.iter().map(told).collect();
     if rooms.is_empty() {
         return Check::unknown("room", Group::Storage, "none of the storages was seen");
     }
