@@ -276,8 +276,10 @@ impl Found {
     /// Looks at what is there of an account.
     pub async fn look(pve: &Pve, wanted: &Wanted) -> Result<Self, Error> {
         let (roles, users, acl, pools) = (api::roles(), api::users(), api::acl(), api::pools());
-        let (roles, users, acl, pools) =
-            tokio::join!(pve.send(&roles), pve.send(&users), pve.send(&acl), pve.send(&pools));
+        let (roles, users, acl, pools) = Box::pin(async {
+            tokio::join!(pve.send(&roles), pve.send(&users), pve.send(&acl), pve.send(&pools))
+        })
+        .await;
         let roles = roles?.into_iter().map(|role| {
             let privileges = role.privileges().map(str::to_owned).collect();
             (role.roleid, privileges)

@@ -113,7 +113,7 @@ impl Doctor<'_> {
         match survey {
             Some((reach, survey)) => checks.extend(self.inside(here, reach, &survey)),
             None => {
-                checks.extend(INSIDE.map(|(id, group)| Check::unknown(id, group, "Proxmox does not tell")))
+                checks.extend(INSIDE.map(|(id, group)| Check::unknown(id, group, "Proxmox does not tell")));
             }
         }
         checks.extend(images);

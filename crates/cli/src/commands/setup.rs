@@ -130,7 +130,7 @@ impl Setup<'_> {
         let kept = place.read(&OperatingSystem, self.site)?;
         let known = kept.map(|kept| Token::parse(&Secret::new(kept.expose())));
         let known = known.and_then(Result::ok).filter(|token| token.id() == wanted.id());
-        let has_secret = known.map_or(Ok(false), |token| self.works(lobby.with_token(token)))?;
+        let has_secret = known.map_or(Ok(false), |token| self.works(&lobby.with_token(token)))?;
         let found = self.look(&wanted)?;
         if let Some(finding) = wanted.narrowed(&found) {
             return Err(Halt::refused(only(finding)));
@@ -212,7 +212,7 @@ impl Setup<'_> {
     }
 
     /// Tries a token.
-    fn works(&self, pve: Pve) -> Result<bool, Halt> {
+    fn works(&self, pve: &Pve) -> Result<bool, Halt> {
         match self.runtime.block_on(pve.send(&api::version())) {
             Ok(_) => Ok(true),
             Err(error) if error.refusal() == Some(Kind::Unauthenticated) => Ok(false),

@@ -91,7 +91,7 @@ impl Page<'_> {
         let mut shown = Vec::new();
         for (index, line) in remedy.lines().enumerate() {
             if line.starts_with("    ") {
-                shown.push(format!("{margin}{line}"));
+                shown.push(format!("{margin}  {line}"));
                 continue;
             }
             let mut wrapped = self.wrapped(line, margin.len() + 8).into_iter();

@@ -133,6 +133,7 @@ impl Seen {
             desired.machines.iter().map(|machine| machine.cpu.cpu_type.as_str()).collect();
         let types: Vec<String> = types.into_iter().map(|kind| format!("`{kind}`")).collect();
         let mut check = Check::new(ID, Group::Hosts, format!("CPU type {}", types.join(", ")));
+        let mut unable: BTreeMap<(&str, Vec<&str>, &str), Vec<String>> = BTreeMap::new();
         for (host, told) in known {
             let has: BTreeSet<&str> = told.cpuinfo.flags.split_ascii_whitespace().collect();
             // All x86-64 processors have it, and no others.
@@ -145,10 +146,13 @@ impl Seen {
                 let lacks: Vec<&str> =
                     promised(kind).into_iter().filter(|flag| !has.contains(flag)).collect();
                 if !lacks.is_empty() {
-                    check.findings.push(unable(host, kind, &lacks, &told.cpuinfo.model));
+                    let hosts = unable.entry((kind, lacks, &told.cpuinfo.model)).or_default();
+                    hosts.push(format!("`{host}`"));
                 }
             }
         }
+        let findings = unable.iter().map(|((kind, lacks, model), hosts)| unfit(hosts, kind, lacks, model));
+        check.findings.extend(findings);
         check
     }
 
@@ -206,8 +210,8 @@ fn promised(kind: &str) -> Vec<&'static str> {
     all.iter().flat_map(|flags| flags.iter().copied()).collect()
 }
 
-fn unable(host: &HostName, kind: &str, lacks: &[&str], model: &str) -> Finding {
-    let message = format!("the processors of host `{host}` cannot be a `{kind}`");
+fn unfit(hosts: &[String], kind: &str, lacks: &[&str], model: &str) -> Finding {
+    let message = format!("the processors of host {} cannot be a `{kind}`", some(hosts));
     let model = if model.is_empty() { "they".to_owned() } else { ichor_port::clean(model) };
     let remedy = match kind {
         "host" | "max" | "x86-64-v2" => "Talos needs x86-64-v2: use another host",

@@ -128,6 +128,7 @@ impl Seen {
         let hosts: BTreeSet<&HostName> = wanted.keys().map(|(host, _)| host).collect();
         let mut check =
             Check::new(ID, Group::Network, format!("{} on {}", some(&names), counted(hosts.len(), "host")));
+        let mut islands: BTreeMap<&String, Vec<String>> = BTreeMap::new();
         for ((host, bridge), vlans) in &wanted {
             let Some(told) = self.bridges.get(host) else { continue };
             let told = match told {
@@ -142,10 +143,13 @@ impl Seen {
                 // What the token may not use is not shown to it, and spoken of elsewhere.
                 None if may_not_see(privileges, bridge, vlans) => check.known = false,
                 None => check.findings.push(no_bridge(host, bridge, told)),
-                Some(seen) if hosts.len() > 1 && is_island(seen) => check.findings.push(island(host, bridge)),
+                Some(seen) if hosts.len() > 1 && is_island(seen) => {
+                    islands.entry(bridge).or_default().push(format!("`{host}`"));
+                }
                 Some(_) => {}
             }
         }
+        check.findings.extend(islands.iter().map(|(bridge, hosts)| island(hosts, bridge)));
         check
     }
 
@@ -231,8 +235,8 @@ fn no_bridge(host: &HostName, bridge: &str, told: &[Interface]) -> Finding {
         .remedy("name another one under `network.bridge`, or make it on the host")
 }
 
-fn island(host: &HostName, bridge: &str) -> Finding {
-    Finding::warning(Code::BRIDGE, None, format!("bridge `{bridge}` of host `{host}` leads nowhere"))
+fn island(hosts: &[String], bridge: &str) -> Finding {
+    Finding::warning(Code::BRIDGE, None, format!("bridge `{bridge}` of host {} leads nowhere", some(hosts)))
         .because("it has no port, and machines on other hosts are not reached through it")
         .remedy("give it a port on the host, or keep all machines on one host")
 }

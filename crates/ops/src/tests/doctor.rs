@@ -240,10 +240,15 @@ async fn noticed(more: &str, id: &str, prepare: impl FnOnce(&mut Lab, &Desired))
 async fn a_bridge_that_is_missing_is_named() {
     let told = noticed("", "bridges", |lab, _| {
         let host = lab.pve.hosts.get_mut("pve1").expect("a host");
-        host.interfaces.iter_mut().filter(|it| it.name == "vmbr0").for_each(|it| it.name = "vmbr1".into());
+        let bridges = host.interfaces.iter_mut().filter(|it| it.name == "vmbr0");
+        bridges.for_each(|it| it.name = "vmbr1\u{1b}]52;c;x\u{7}".into());
     })
     .await;
     assert!(told.contains("host `pve1` has no bridge `vmbr0`"), "{told}");
+    assert!(
+        told.contains("vmbr1 ]52;c;x") && !told.contains('\u{1b}') && !told.contains('\u{7}'),
+        "{told:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,4 +295,20 @@ async fn clocks_that_differ_are_named() {
     let clock = check(&checks, "clock");
     assert_eq!(clock.state(), State::Error);
     assert!(words(clock).contains("s behind this computer's"), "{}", words(clock));
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_at_an_address_is_noticed_before_the_machine_is_made() {
+    let first = trial("", |_| {});
+    let ended = first.0.run(Goal::up()).await;
+    assert!(ended.done);
+    let mut other = first.0.desired.clone();
+    other.cluster.id = "another".into();
+    for (vmid, machine) in (700..).zip(&mut other.machines) {
+        machine.vmid = vmid.to_string().parse().expect("a number");
+    }
+    let checks = examine(&first.then(other.clone())).await;
+    let taken = check(&checks, "addresses");
+    assert_eq!(taken.state(), State::Error);
+    assert_eq!(taken.findings.len(), other.machines.len(), "each is told once: {}", words(taken));
 }

@@ -123,7 +123,7 @@ impl Trial {
     }
 
     /// The same place with another inventory.
-    fn then(self, desired: Desired) -> Self {
+    pub fn then(self, desired: Desired) -> Self {
         let Rehearsal { inside, memory, .. } = self.0;
         inside.hall().visit(|lab| leave_only(lab, &desired));
         Self(Rehearsal { inside, memory, desired })
