@@ -251,3 +251,24 @@ fn somebody_at(name: &MachineName, address: IpAddr, life: Life) -> Finding {
         .because("the machine does not run")
         .remedy("give the machine another `address`, or find out who has it")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hosts_call_their_bridges_cannot_play_tricks() {
+        let host: HostName = "pve1".parse().expect("a name");
+        let seen = Interface {
+            iface: "vmbr1\u{1b}]52;c;x\u{7}".into(),
+            kind: "bridge".into(),
+            bridge_vlan_aware: None,
+            bridge_ports: None,
+        };
+        let finding = no_bridge(&host, "vmbr0", std::slice::from_ref(&seen));
+        assert_eq!(finding.message, "host `pve1` has no bridge `vmbr0`");
+        assert!(!finding.notes[0].contains(char::is_control), "{:?}", finding.notes);
+        assert!(!is_island(&seen), "nothing is known of its ports");
+        assert!(is_island(&Interface { bridge_ports: Some("none".into()), ..seen }));
+    }
+}

