@@ -8,7 +8,7 @@
 
 use std::io::{self, IsTerminal};
 
-use ichor_model::{Findings, observed::Release};
+use ichor_model::{Code, Finding, Findings, observed::Release};
 use ichor_ops::{
     Halt, Keeping, Site, System,
     account::{self, Change, Found, Wanted, tokens},
@@ -166,11 +166,7 @@ impl Setup<'_> {
         let secret = self.make(&wanted, &ended)?;
         let left = wanted.changes(&self.look(&wanted)?, true);
         if let Some(change) = left.first() {
-            let finding = ichor_model::Finding::error(
-                ichor_model::Code::ACCOUNT,
-                None,
-                "the account is not as it should be",
-            );
+            let finding = Finding::error(Code::ACCOUNT, None, "the account is not as it should be");
             return Err(Halt::failed(only(
                 finding.because(format!("still to do: {change}")).remedy("run the same command again"),
             )));

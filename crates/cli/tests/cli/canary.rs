@@ -15,8 +15,8 @@ const RECORD: &str = ".ichor/a/cluster.json";
 const PATCH: &str = "canary-in-patch";
 
 /// Verbs that read neither an inventory nor secrets, or only those of a rehearsal; once is enough for them.
-const OTHERS: [&str; 9] =
-    ["schema", "explain", "completions", "man", "up", "status", "health", "doctor", "destroy"];
+const OTHERS: [&str; 10] =
+    ["schema", "explain", "completions", "man", "up", "status", "health", "doctor", "destroy", "pve setup"];
 /// Verbs whose purpose is to give secrets, to standard output alone.
 const GIVERS: [&str; 3] = ["secrets export", "talosconfig", "kubeconfig"];
 
