@@ -4,6 +4,7 @@
 mod check;
 mod completions;
 mod destroy;
+mod doctor;
 mod explain;
 mod health;
 mod image;
@@ -31,6 +32,7 @@ pub use self::{
     check::Check,
     completions::Completions,
     destroy::Destroy,
+    doctor::Doctor,
     explain::Explain,
     health::Health,
     image::{Image, ImageVerb},
@@ -39,7 +41,7 @@ pub use self::{
     lab::{Event, Faults, Host, Lab, LabVerb, Profile, PveRelease, Serve, Server},
     man::Man,
     plan::{Graph, Plan},
-    pve::{Major, Pve, PveVerb, Role},
+    pve::{Major, Purpose, Pve, PveVerb, Role, Setup, token_of},
     render::Render,
     schema::Schema,
     secrets::{Export, Import, Secrets, SecretsVerb},
@@ -59,6 +61,7 @@ Examples:
   ichor check                          check ./ichor.yaml or ./cluster.yaml
   ichor -f clusters/ check             check every cluster of a directory
   ichor -f lab.yaml plan --offline     show every VM the inventory stands for
+  ichor doctor                         look at everything that could stand in the way
   ichor --lab up                       rehearse the cluster in a simulated datacentre
   ichor up                             make the cluster
   ichor status                         show it as it is
@@ -140,6 +143,7 @@ pub enum Verb {
     Plan(Plan),
     Up(Up),
     Status(Status),
+    Doctor(Doctor),
     Health(Health),
     Destroy(Destroy),
     Secrets(Secrets),

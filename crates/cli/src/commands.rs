@@ -4,6 +4,7 @@ mod access;
 mod check;
 mod completions;
 mod destroy;
+mod doctor;
 mod explain;
 mod health;
 mod image;
@@ -19,6 +20,7 @@ mod run;
 mod schema;
 mod secrets;
 mod session;
+mod setup;
 mod status;
 mod talosconfig;
 mod tunnel;
@@ -39,6 +41,7 @@ pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Verb::Plan(args) => plan::run(args, &cli.global, terminal),
         Verb::Up(args) => up::run(args, &cli.global, terminal),
         Verb::Status(args) => status::run(args, &cli.global, terminal),
+        Verb::Doctor(_) => doctor::run(&cli.global, terminal),
         Verb::Health(_) => health::run(&cli.global, terminal),
         Verb::Destroy(args) => destroy::run(args, &cli.global, terminal),
         Verb::Secrets(args) => secrets::run(&args.verb, &cli.global, terminal),

@@ -1,5 +1,6 @@
 //! Everything that is shown: text and tables for people, JSON and YAML for programs.
 
+pub mod doctor;
 pub mod document;
 pub mod duration;
 pub mod envelope;

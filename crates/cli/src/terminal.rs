@@ -58,9 +58,10 @@ impl Terminal {
         if !io::stdin().is_terminal() {
             return None;
         }
+        // Silent before the question is seen: whoever answers at once, such as a program, must not be echoed.
+        let silent = Silent::begin()?;
         let mut stderr = self.stderr.lock();
         let _ = stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush());
-        let silent = Silent::begin()?;
         let typed = read_typed(&mut io::stdin().lock());
         drop(silent);
         let _ = writeln!(stderr);

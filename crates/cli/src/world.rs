@@ -6,9 +6,10 @@ pub mod real;
 
 use std::{path::PathBuf, sync::Arc};
 
-use ichor_model::Desired;
-use ichor_net::Dial;
+use ichor_model::{Desired, Findings};
+use ichor_net::{Dial, Trust};
 use ichor_ops::{Halt, Keeping, Site, live::Reach};
+use ichor_pve::Token;
 use tokio::runtime::Runtime;
 
 pub use self::lab::LabRun;
@@ -22,7 +23,44 @@ pub struct World {
     /// The lab, if it is one.
     pub lab: Option<LabRun>,
     /// What is to be said about how it is reached.
-    pub findings: ichor_model::Findings,
+    pub findings: Findings,
+}
+
+/// What of a world can be had, each part by itself.
+pub struct Parts {
+    /// Makes connections.
+    pub dialer: Result<Arc<dyn Dial>, Halt>,
+    /// The token that Proxmox knows us by.
+    pub token: Result<Token, Halt>,
+    /// Whom to trust as Proxmox.
+    pub trust: Result<Vouched, Halt>,
+    /// Whom to trust as the Image Factory.
+    pub factory: Trust,
+    /// The lab, if it is one.
+    pub lab: Option<LabRun>,
+}
+
+/// The way to Proxmox, and whom to trust there.
+pub struct Door {
+    /// Makes connections.
+    pub dialer: Arc<dyn Dial>,
+    /// Whom to trust.
+    pub trust: Trust,
+    /// The lab, if it is one.
+    pub lab: Option<LabRun>,
+    /// What is to be said about how it is reached.
+    pub findings: Findings,
+}
+
+/// Whom to trust, and why.
+#[derive(Debug)]
+pub struct Vouched {
+    /// Whom.
+    pub trust: Trust,
+    /// Who vouches for them, in words.
+    pub words: String,
+    /// What is to be said about that.
+    pub findings: Findings,
 }
 
 impl World {
@@ -38,6 +76,42 @@ impl World {
             Place::Lab => lab::open(site, lab_file(site), runtime),
             Place::LabIn(file) => lab::open(site, file.to_owned(), runtime),
         }
+    }
+
+    /// Finds what of a cluster's world can be had, each part by itself. Nobody is asked whom to trust, and nothing is
+    /// written.
+    pub fn parts(
+        place: Place<'_>,
+        site: Site<'_>,
+        runtime: &Runtime,
+        terminal: &Terminal,
+    ) -> Result<Parts, Halt> {
+        if place == Place::Real {
+            return Ok(real::parts(&OperatingSystem, site, runtime, terminal));
+        }
+        let Self { reach, lab, findings } = Self::open(place, site, runtime, terminal)?;
+        let trust = Vouched { trust: reach.proxmox, words: "the lab's own certificate".into(), findings };
+        Ok(Parts {
+            dialer: Ok(reach.dialer),
+            token: Ok(reach.token),
+            trust: Ok(trust),
+            factory: reach.factory,
+            lab,
+        })
+    }
+
+    /// Opens the way to the Proxmox of a cluster, and says whom to trust there. For that nobody needs a token.
+    pub fn door(
+        place: Place<'_>,
+        site: Site<'_>,
+        runtime: &Runtime,
+        terminal: &Terminal,
+    ) -> Result<Door, Halt> {
+        if place == Place::Real {
+            return real::door(&OperatingSystem, site, runtime, terminal);
+        }
+        let Self { reach, lab, findings } = Self::open(place, site, runtime, terminal)?;
+        Ok(Door { dialer: reach.dialer, trust: reach.proxmox, lab, findings })
     }
 
     /// Opens the way to a cluster alone, for which nobody needs a token.

@@ -6,7 +6,8 @@
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   edits, exports and shows them; [`keyring`] has the user's keys, and [`recipients`] those of others;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
-//! - [`health`] checks a cluster that was looked at;
+//! - [`account`] makes the account on Proxmox that a cluster is run with;
+//! - [`health`] checks a cluster that was looked at, [`doctor`] everything that could stand in its way;
 //! - [`saved_plan`] keeps a plan in a file, and says what has changed since;
 //! - [`image`] names boot images offline;
 //! - [`render`] turns a cluster into a directory of files, out of [`materials`] that the inventory names;
@@ -16,9 +17,11 @@
 //! A verb takes a [`Site`], returns what it did, or a [`Halt`] with everything that stood in its way.
 
 pub mod access;
+pub mod account;
 pub mod bundle;
 pub mod contract;
 pub mod converge;
+pub mod doctor;
 mod entropy;
 pub mod halt;
 pub mod health;

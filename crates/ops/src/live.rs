@@ -76,6 +76,14 @@ pub fn proxmox(endpoint: &str, reach: &Reach) -> Result<Pve, Halt> {
     Ok(ichor_pve::Client::new(client, reach.token.clone()))
 }
 
+/// Makes a client of a Proxmox that asks in nobody's name, to log in.
+pub fn lobby(endpoint: &str, trust: Trust, dialer: &Arc<dyn Dial>) -> Result<Pve, Halt> {
+    let at: Result<Endpoint, _> = endpoint.parse();
+    let at = at.map_err(|error: ichor_net::NotAnEndpoint| unusable(endpoint, &error.to_string()))?;
+    let client = HttpClient::new(at, trust, None, Arc::clone(dialer));
+    client.map(ichor_pve::Client::nobody).map_err(|error| unusable(endpoint, &error.to_string()))
+}
+
 fn http(url: &str, trust: Trust, reach: &Reach) -> Result<HttpClient, String> {
     let endpoint: Endpoint = url.parse().map_err(|error: ichor_net::NotAnEndpoint| error.to_string())?;
     HttpClient::new(endpoint, trust, None, Arc::clone(&reach.dialer)).map_err(|error| error.to_string())

@@ -18,4 +18,5 @@ pub use lost::lost;
 pub use new::{New, new, new_within};
 pub use rekey::{add_recipients, encrypt, remove_recipients, rotate_key};
 pub use show::{Authority, Kept, show};
+pub(crate) use subject::Holding;
 pub use subject::{Change, Changed, Subject};

@@ -1,8 +1,10 @@
 //! Whole verbs on a machine in memory.
 
 mod access;
+mod account;
 mod bad_worlds;
 mod crashes;
+mod doctor;
 mod drift;
 mod live;
 mod matrix;

@@ -1,4 +1,4 @@
-//! `ichor pve role`: the account that a cluster is run with.
+//! `ichor pve`: the account that a cluster is run with.
 
 use ichor_model::{Findings, observed::Release};
 use ichor_plan::privileges::Account;
@@ -6,15 +6,21 @@ use serde_json::{Value, json};
 
 use super::session::{Gate, Session};
 use crate::{
-    args::{Global, Major, PveVerb, Role},
+    args::{Global, Major, PveVerb, Role, token_of},
     exit::Exit,
     failure::Failure,
     terminal::Terminal,
 };
 
-/// Tells what ichor needs of Proxmox.
+/// Tells what ichor needs of Proxmox, or sees to it.
 pub fn run(verb: &PveVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    let PveVerb::Role(args) = verb;
+    match verb {
+        PveVerb::Role(args) => role(args, global, terminal),
+        PveVerb::Setup(args) => super::setup::run(args, global, terminal),
+    }
+}
+
+fn role(args: &Role, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
@@ -44,7 +50,8 @@ struct Named {
 
 impl Named {
     fn commands(&self, args: &Role) -> Vec<String> {
-        self.account.commands(&args.user, args.token.as_ref().unwrap_or(&self.cluster))
+        let token = args.token.clone().unwrap_or_else(|| token_of(&self.cluster));
+        self.account.commands(&args.user, &token)
     }
 
     fn value(&self, args: &Role) -> Value {

@@ -69,8 +69,13 @@ pub fn report(clusters: &Clusters) -> impl Serialize {
 
 /// Returns everything that was found.
 pub fn all(clusters: &Clusters) -> Vec<Value> {
-    let places = Places::new(&clusters.sources, &clusters.findings);
-    clusters.findings.iter().map(|finding| json!(item(finding, &places))).collect()
+    each(&clusters.sources, &clusters.findings)
+}
+
+/// Returns findings, with their places in files.
+pub fn each(sources: &Sources, findings: &Findings) -> Vec<Value> {
+    let places = Places::new(sources, findings);
+    findings.iter().map(|finding| json!(item(finding, &places))).collect()
 }
 
 /// Returns what was found in files, and what has no place in any.

@@ -17,7 +17,7 @@ use ichor_port::Secret;
 use ichor_pve::Token;
 use tokio::{runtime::Runtime, time::timeout};
 
-use super::{World, jump};
+use super::{Door, Parts, Vouched, World, jump};
 use crate::terminal::Terminal;
 
 /// Largest file with a CA certificate.
@@ -34,10 +34,22 @@ pub fn open(
     runtime: &Runtime,
     terminal: &Terminal,
 ) -> Result<World, Halt> {
-    let mut findings = Findings::new();
     let token = token(system, site)?;
+    let Door { dialer, trust, findings, .. } = door(system, site, runtime, terminal)?;
+    let reach = Reach { dialer, proxmox: trust, factory: Trust::System, token };
+    Ok(World { reach, lab: None, findings })
+}
+
+/// Opens the way to Proxmox, and finds out whom to trust there.
+pub fn door(
+    system: &dyn System,
+    site: Site<'_>,
+    runtime: &Runtime,
+    terminal: &Terminal,
+) -> Result<Door, Halt> {
+    let mut findings = Findings::new();
     let dialer = jump::open(site.desired, runtime, terminal)?;
-    let proxmox = match &site.desired.proxmox.tls {
+    let trust = match &site.desired.proxmox.tls {
         Tls::Sha256(text) => Trust::Pin(pin(text)?),
         Tls::Ca(file) => authority(system, site, file)?,
         Tls::Insecure => {
@@ -46,8 +58,43 @@ pub fn open(
         }
         Tls::TrustOnFirstUse => first_use(system, site, &dialer, runtime, terminal)?,
     };
-    let reach = Reach { dialer, proxmox, factory: Trust::System, token };
-    Ok(World { reach, lab: None, findings })
+    Ok(Door { dialer, trust, lab: None, findings })
+}
+
+/// Finds what of the world can be had, without asking anybody and without remembering anything.
+pub fn parts(system: &dyn System, site: Site<'_>, runtime: &Runtime, terminal: &Terminal) -> Parts {
+    Parts {
+        dialer: jump::open(site.desired, runtime, terminal),
+        token: token(system, site),
+        trust: vouched(system, site),
+        factory: Trust::System,
+        lab: None,
+    }
+}
+
+fn vouched(system: &dyn System, site: Site<'_>) -> Result<Vouched, Halt> {
+    let by = |trust: Trust, words: String| Vouched { trust, words, findings: Findings::new() };
+    Ok(match &site.desired.proxmox.tls {
+        Tls::Sha256(text) => by(Trust::Pin(pin(text)?), "the certificate is pinned".into()),
+        Tls::Ca(file) => {
+            by(authority(system, site, file)?, format!("the CA in `{file}` vouches for the certificate"))
+        }
+        Tls::Insecure => Vouched {
+            findings: only(insecure(site)),
+            ..by(Trust::Anybody, "nobody is asked who vouches for the certificate".into())
+        },
+        Tls::TrustOnFirstUse => match remembered(system, site)? {
+            Some(known) => by(Trust::Pin(known), "the certificate is known since it was first met".into()),
+            None => by(Trust::System, "a CA that this computer trusts vouches for the certificate".into()),
+        },
+    })
+}
+
+/// Returns whom somebody has confirmed before.
+fn remembered(system: &dyn System, site: Site<'_>) -> Result<Option<Fingerprint>, Halt> {
+    let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
+    let Ok(contents) = system.read(&store.file(REMEMBERED), MAX_CA, Links::Refuse) else { return Ok(None) };
+    pin(String::from_utf8_lossy(&contents.bytes).trim()).map(Some)
 }
 
 fn token(system: &dyn System, site: Site<'_>) -> Result<Token, Halt> {
@@ -94,8 +141,8 @@ fn first_use(
 ) -> Result<Trust, Halt> {
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
     let file = store.file(REMEMBERED);
-    if let Ok(contents) = system.read(&file, MAX_CA, Links::Refuse) {
-        return pin(String::from_utf8_lossy(&contents.bytes).trim()).map(Trust::Pin);
+    if let Some(known) = remembered(system, site)? {
+        return Ok(Trust::Pin(known));
     }
     let Ok(endpoint) = site.desired.proxmox.endpoint.parse::<Endpoint>() else { return Ok(Trust::System) };
     let Some(fingerprint) = meet(&endpoint, dialer, runtime)? else { return Ok(Trust::System) };

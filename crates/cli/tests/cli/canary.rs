@@ -15,7 +15,8 @@ const RECORD: &str = ".ichor/a/cluster.json";
 const PATCH: &str = "canary-in-patch";
 
 /// Verbs that read neither an inventory nor secrets, or only those of a rehearsal; once is enough for them.
-const OTHERS: [&str; 8] = ["schema", "explain", "completions", "man", "up", "status", "health", "destroy"];
+const OTHERS: [&str; 10] =
+    ["schema", "explain", "completions", "man", "up", "status", "health", "doctor", "destroy", "pve setup"];
 /// Verbs whose purpose is to give secrets, to standard output alone.
 const GIVERS: [&str; 3] = ["secrets export", "talosconfig", "kubeconfig"];
 
@@ -79,6 +80,7 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
         ("up", vec!["--lab", "--dry-run"]),
         ("status", vec!["--lab"]),
         ("health", vec!["--lab"]),
+        ("doctor", vec!["--lab"]),
         ("destroy", vec!["--lab", "--dry-run"]),
         ("secrets new", vec![]),
         ("secrets import", vec!["canary.yaml"]),
@@ -111,6 +113,8 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
         ("kubeconfig", vec!["--offline", "--server", "nobody"]),
         ("image id", vec![]),
         ("pve role", vec![]),
+        // Not the lab's password, and so nobody is let in.
+        ("pve setup", vec!["--lab", "--yes", "--password-file", "password"]),
         // The inventory names no way in, and so there is nothing to hold open.
         ("tunnel", vec![]),
         // An address that no computer has: it cannot listen, and ends.

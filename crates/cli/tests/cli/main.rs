@@ -3,6 +3,7 @@
 mod access;
 mod canary;
 mod discovery;
+mod doctor;
 mod findings;
 mod hostile;
 mod keeping;
@@ -10,6 +11,7 @@ mod lab_events;
 mod rendering;
 mod sealed;
 mod secrets;
+mod setup;
 mod verbs;
 
 use std::{fs, path::PathBuf, sync::OnceLock, time::Duration};

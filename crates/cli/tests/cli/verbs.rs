@@ -48,7 +48,7 @@ fn the_account_of_a_cluster_is_told_for_each_release() {
     let lab = Lab::new(&[("cluster.yaml", &whole("a"))]);
     let told = lab.run(&["pve", "role"]);
     assert_eq!(told.code, 0, "{}", told.stderr);
-    assert!(told.stdout.contains("pveum user token add ichor@pve a --privsep 1\n"), "{}", told.stdout);
+    assert!(told.stdout.contains("pveum user token add ichor@pve ichor-a --privsep 1\n"), "{}", told.stdout);
     assert!(!told.stdout.contains("VM.Monitor"), "Proxmox 9 refuses roles with it: {}", told.stdout);
     let named = lab.run(&["pve", "role", "--user", "ops@pam", "--token", "t1", "--release", "8"]);
     assert!(named.stdout.contains("--tokens 'ops@pam!t1'"), "{}", named.stdout);

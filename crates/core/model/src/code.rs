@@ -436,6 +436,26 @@ catalogue! {
         "Machines that run keep the address that they were made with. At the new one nobody would ever answer, so `up` and `plan` refuse an inventory that gives a machine another one; where nobody can tell which address a machine has, they only warn. Write the old address into the inventory again. To have the machine made anew at the new address, without what is on its disks, take it out first: drain its node, remove it from etcd if it is a control plane (`talosctl reset` does both), delete the node and the VM, and run `ichor up`.";
     3135 NOT_IN_INVENTORY "a machine of this cluster is not in the inventory":
         "A VM carries the stamp of this cluster, and the inventory has no machine of that name. This ichor removes no single machines, and a machine that is renamed is another machine. Write it into the inventory again, or take it out by hand: drain its node, remove it from etcd if it is a control plane (`talosctl reset` does both), then delete the node and the VM. `ichor destroy` takes it with the rest of the cluster.";
+    3140 EXCESS "the token may do more than it needs":
+        "`ichor pve role` prints what the inventory needs. The token has a privilege beyond that, on a path where it is of no use. Nothing fails because of it. Whoever gets hold of the token could do more harm than necessary, so take it away.";
+    3141 CERTIFICATE_ENDS "the certificate of Proxmox ends":
+        "It ends soon, or has ended. Proxmox renews certificates that it made itself about two weeks ahead. One that is pinned by `proxmox.tls.sha256` is replaced by one with another fingerprint then, and ichor refuses it until the inventory says the new one.";
+    3142 BRIDGE "a bridge is missing or leads nowhere":
+        "A network card is plugged into a bridge by its name, and each host that gets such a machine must have it. A bridge without a port connects the machines of one host with each other and with nobody else.";
+    3143 CLOCK "clocks differ":
+        "The clock of a host and that of this computer do not agree. Machines begin with their host's clock, and the certificates that ichor makes are valid from now on by this computer's: with clocks far apart, the two refuse each other until a time server has put them right.";
+    3144 NO_ROOM_NOW "a host has too little free memory at the moment":
+        "The inventory's machines fit on the host as it is counted, and what runs there now leaves less than they need. Proxmox starts a VM all the same as long as there is memory, and the host begins to swap or stops VMs when there is not.";
+    3145 CLASH "a MAC address or a name is taken":
+        "A VM of somebody else has the MAC address or the name of a machine. MAC addresses of ichor's machines follow from the cluster's id, so a clash means that one was written by hand, or that a VM was copied.";
+    3146 CPU_UNABLE "a host's processors cannot do what the CPU type promises":
+        "Proxmox does not start a VM whose CPU type promises something that the host's processors lack. Talos itself needs x86-64-v2. `x86-64-v2-AES` runs on all processors of the last fifteen years, and `host` on every one, as long as machines do not move between different hosts.";
+    3147 REGISTRY "a registry is not reached":
+        "Machines pull the images of Talos and Kubernetes from registries, or from mirrors that the inventory names. This computer, or the jump host behind which the machines are, does not reach one. The machines may have another way; if not, they wait for images and never become ready.";
+    3148 LOGIN "a login at Proxmox was refused":
+        "`ichor pve setup` logs in once as an administrator, to make an account for everything after that. The password was wrong, the user is not known, or it needs a second factor, which ichor does not ask for. The commands of `ichor pve role` do the same in the shell of a Proxmox host.";
+    3149 ACCOUNT "the account on Proxmox cannot be made as asked":
+        "Something stands in the way of the account: its token is there and nobody here knows its secret, the administrator may not do what is needed, or Proxmox refused a part. What was done so far stays, and the same command goes on from there.";
     3151 JUMP_KEY "a jump host is not the one that it should be":
         "The key that the host showed is not known, is another than the known one, or was revoked. Known keys are in the files that `ssh` reads, `~/.ssh/known_hosts` in most cases. Compare the fingerprint with what the host itself shows before you trust a new key: whoever stands in between can read nothing of Proxmox and the machines, which have keys of their own, but can keep you away from them.";
 }

@@ -15,6 +15,8 @@ use crate::files::{has_seed, host_of, storage_of, template_of};
 
 /// The first release with privileges of its own for guest agents; older ones have `VM.Monitor`.
 const AGENT_PRIVILEGES: Release = Release { major: 9, minor: 0 };
+/// The first release with a privilege of its own for downloads; a role that names it is refused by older ones.
+const DOWNLOAD_PRIVILEGE: Release = Release { major: 8, minor: 2 };
 /// The first release with privileges on bridges.
 const BRIDGE_PRIVILEGES: Release = Release { major: 8, minor: 0 };
 /// What Proxmox calls the zone of plain bridges.
@@ -61,6 +63,9 @@ pub fn grant<'a>(
     let user = token.split('!').next().unwrap_or(token);
     let mut all: BTreeSet<&str> = ALL.into_iter().chain(privileges.iter().copied()).collect();
     all.insert(agent_privilege(release));
+    if release.is_some_and(|release| release < DOWNLOAD_PRIVILEGE) {
+        all.remove("Sys.AccessNetwork");
+    }
     let all: Vec<&str> = all.into_iter().collect();
     let mut commands = format!("    pveum role add Ichor --privs '{}'", all.join(","));
     for path in paths {
@@ -139,7 +144,8 @@ fn quoted(words: &[&str]) -> String {
 fn needs(desired: &Desired, observed: &Observed, machine: &Machine) -> Vec<Vec<Way>> {
     let release = observed.release.seen().copied();
     let mut needs = vm_needs(desired, release, machine);
-    let Some(host) = host_of(machine) else { return needs };
+    // Where the host is still to be chosen, any may be.
+    let host = host_of(machine);
     let one = |path: String, privilege: &'static str| vec![vec![(path, privilege)]];
     let built = template_of(desired, machine).filter(|template| !template.existing);
     let storages = machine.disks.iter().map(|disk| &disk.storage);
@@ -151,7 +157,8 @@ fn needs(desired: &Desired, observed: &Observed, machine: &Machine) -> Vec<Vec<W
     let downloads = template_of(desired, machine).is_none_or(|template| !template.existing);
     let image = desired.images.iter().find(|image| image.id == machine.image);
     let downloads = downloads && image.is_some_and(|image| image.file.is_none());
-    let images = format!("/storage/{}", storage_of(desired, host).images);
+    let own = host.map_or(&desired.proxmox.storage, |host| storage_of(desired, host));
+    let images = format!("/storage/{}", own.images);
     if downloads || has_seed(machine) {
         needs.push(one(images.clone(), "Datastore.AllocateTemplate"));
         needs
@@ -159,10 +166,10 @@ fn needs(desired: &Desired, observed: &Observed, machine: &Machine) -> Vec<Vec<W
     }
     if downloads {
         let root = "/".to_owned();
-        needs.push(vec![
-            vec![(format!("/nodes/{host}"), "Sys.AccessNetwork")],
-            vec![(root.clone(), "Sys.Audit"), (root, "Sys.Modify")],
-        ]);
+        let own = vec![(node_path(machine), "Sys.AccessNetwork")];
+        let older = vec![(root.clone(), "Sys.Audit"), (root, "Sys.Modify")];
+        let is_old = release.is_some_and(|release| release < DOWNLOAD_PRIVILEGE);
+        needs.push(if is_old { vec![older] } else { vec![own, older] });
     }
     // A network of SDN lies in a zone whose name the inventory does not know.
     let plain = machine.nics.iter().filter(|nic| nic.bridge.starts_with("vmbr"));
@@ -180,6 +187,11 @@ fn needs(desired: &Desired, observed: &Observed, machine: &Machine) -> Vec<Vec<W
         }
     }
     needs
+}
+
+/// Returns the path of the host that a machine is on, or of all where it is still to be chosen.
+fn node_path(machine: &Machine) -> String {
+    host_of(machine).map_or_else(|| "/nodes".to_owned(), |host| format!("/nodes/{host}"))
 }
 
 fn vm_needs(desired: &Desired, release: Option<Release>, machine: &Machine) -> Vec<Vec<Way>> {

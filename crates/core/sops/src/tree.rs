@@ -25,7 +25,7 @@ impl Format {
 }
 
 /// What a file says, in plain.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Tree {
     pub(crate) documents: Vec<Map>,
 }
@@ -116,6 +116,19 @@ pub fn get<'a>(map: &'a Map, key: &str) -> Option<&'a Value> {
     })
 }
 
+/// Returns the value of a key, which is made where there is none.
+fn at<'a>(map: &'a mut Map, key: &str, make: impl FnOnce() -> Value) -> &'a mut Value {
+    let is_it = |entry: &Entry| matches!(entry, Entry::Pair(other, _) if other == key);
+    let place = map.iter().position(is_it).unwrap_or_else(|| {
+        map.push(Entry::Pair(key.to_owned(), make()));
+        map.len() - 1
+    });
+    match &mut map[place] {
+        Entry::Pair(_, value) => value,
+        Entry::Comment(_) => unreachable!("a pair was found or made there"),
+    }
+}
+
 impl Tree {
     /// Reads plain text.
     pub fn parse(bytes: &[u8], format: Format) -> Result<Self, Flaw> {
@@ -142,6 +155,28 @@ impl Tree {
         })
     }
 
+    /// Writes a text under the keys that lead to it, and makes the maps on the way. Whether it could: what is no map
+    /// is in the way, and left as it is.
+    pub fn set(&mut self, keys: &[&str], text: Zeroizing<String>) -> bool {
+        let Some((last, way)) = keys.split_last() else { return false };
+        if self.documents.is_empty() {
+            self.documents.push(Map::new());
+        }
+        let mut map = &mut self.documents[0];
+        for key in way {
+            match at(map, key, || Value::Map(Map::new())) {
+                Value::Map(inner) => map = inner,
+                _ => return false,
+            }
+        }
+        let value = at(map, last, || Value::Null);
+        let takes = matches!(value, Value::Null | Value::Scalar(_));
+        if takes {
+            *value = Value::Scalar(Scalar::Text(text));
+        }
+        takes
+    }
+
     /// Finds the text of a single value by the keys that lead to it. Lists are counted from 0.
     pub fn find(&self, keys: &[&str]) -> Option<Zeroizing<String>> {
         let (first, rest) = keys.split_first()?;
@@ -163,5 +198,28 @@ impl Tree {
             Value::Scalar(scalar) => Some(emit::bare(scalar)),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_set_beside_the_others() {
+        let mut tree = Tree::parse(b"a: 1\nlab:\n    other: x\n", Format::Yaml).expect("a tree");
+        let set =
+            |tree: &mut Tree, keys: &[&str], text: &str| tree.set(keys, Zeroizing::new(text.to_owned()));
+        assert!(set(&mut tree, &["lab", "proxmox"], "one") && set(&mut tree, &["lab", "proxmox"], "two"));
+        assert!(set(&mut tree, &["new", "deep", "key"], "three"));
+        assert_eq!(tree.find(&["lab", "proxmox"]).as_deref().map(String::as_str), Some("two"));
+        assert_eq!(tree.find(&["lab", "other"]).as_deref().map(String::as_str), Some("x"));
+        assert_eq!(tree.find(&["new", "deep", "key"]).as_deref().map(String::as_str), Some("three"));
+        assert!(
+            !set(&mut tree, &["a", "b"], "no")
+                && !set(&mut tree, &["lab"], "no")
+                && !set(&mut tree, &[], "no")
+        );
+        assert_eq!(tree.find(&["a"]).as_deref().map(String::as_str), Some("1"));
     }
 }

@@ -93,7 +93,7 @@ impl Live<'_> {
     }
 
     /// Looks at what the token may do.
-    async fn see_rights(&self) -> Sight<Rights> {
+    pub(crate) async fn see_rights(&self) -> Sight<Rights> {
         match self.pve.send(&api::permissions()).await {
             Ok(told) => {
                 let inherited = |privileges: BTreeMap<String, u8>| {

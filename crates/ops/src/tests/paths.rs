@@ -35,15 +35,15 @@ use crate::{
 };
 
 /// A cluster in its lab.
-struct Trial(Rehearsal);
+pub struct Trial(pub Rehearsal);
 
 impl Trial {
-    fn of(desired: Desired, release: Release) -> Self {
+    pub fn of(desired: Desired, release: Release) -> Self {
         Self::prepared(desired, release, |_| {})
     }
 
     /// Begins in a lab that was changed before anybody came.
-    fn prepared(desired: Desired, release: Release, prepare: impl FnOnce(&mut Lab)) -> Self {
+    pub fn prepared(desired: Desired, release: Release, prepare: impl FnOnce(&mut Lab)) -> Self {
         let mut lab = rehearsal::setup(&desired, 1, Profile::Lab, release);
         prepare(&mut lab);
         leave_only(&mut lab, &desired);
@@ -57,12 +57,12 @@ impl Trial {
         Self(Rehearsal { inside, memory, desired })
     }
 
-    fn lab<T>(&self, look: impl FnOnce(&Lab) -> T) -> T {
+    pub fn lab<T>(&self, look: impl FnOnce(&Lab) -> T) -> T {
         self.0.inside.hall().look(look)
     }
 
     /// Returns the calls that changed something: of Proxmox and the machines.
-    fn changes(&self) -> usize {
+    pub fn changes(&self) -> usize {
         self.lab(|lab| {
             let record = &lab.ground.record;
             record.changing(Server::Pve).count() + record.changing(Server::Talos).count()
@@ -123,7 +123,7 @@ impl Trial {
     }
 
     /// The same place with another inventory.
-    fn then(self, desired: Desired) -> Self {
+    pub fn then(self, desired: Desired) -> Self {
         let Rehearsal { inside, memory, .. } = self.0;
         inside.hall().visit(|lab| leave_only(lab, &desired));
         Self(Rehearsal { inside, memory, desired })
@@ -173,7 +173,7 @@ impl Trial {
 }
 
 /// Leaves the token what a cluster needs and nothing else, so that every way is gone with the least account.
-fn leave_only(lab: &mut Lab, desired: &Desired) {
+pub fn leave_only(lab: &mut Lab, desired: &Desired) {
     let account = account(lab, desired);
     let access = &mut lab.pve.access;
     for (role, privileges) in &account.roles {
@@ -196,7 +196,7 @@ fn leave_only(lab: &mut Lab, desired: &Desired) {
     access.pools.extend(account.pool.map(|pool| (pool, Pool::default())));
 }
 
-fn account(lab: &Lab, desired: &Desired) -> Account {
+pub fn account(lab: &Lab, desired: &Desired) -> Account {
     let release = lab.pve.release.to_string();
     let (major, minor) = release.split_once('.').expect("a release");
     let number = |text: &str| text.parse().expect("a number");
@@ -204,7 +204,7 @@ fn account(lab: &Lab, desired: &Desired) -> Account {
 }
 
 /// Says which steps failed, and which were never done although none failed.
-fn failures(ended: &Ended) -> String {
+pub fn failures(ended: &Ended) -> String {
     let Some(report) = &ended.report else { return "nothing was done".into() };
     let outcomes = report.outcomes.iter();
     let failed = outcomes.filter(|(_, outcome)| matches!(outcome, Outcome::Failed { .. }));
@@ -247,7 +247,7 @@ fn example(name: &str, world: &World) -> Desired {
 
 /// A control plane and a worker; `more` are lines of the inventory, those of `proxmox`, `network` and `machines` in
 /// place of the usual ones.
-fn inventory(endpoint: &str, more: &str) -> Desired {
+pub fn inventory(endpoint: &str, more: &str) -> Desired {
     let usual = [
         ("proxmox:", "{endpoint: 'https://pve1:8006', hosts: [pve1, pve2]}"),
         ("network:", "{cidr: 10.0.0.0/24, gateway: 10.0.0.1, dns: 10.0.0.1}"),
@@ -264,7 +264,7 @@ fn inventory(endpoint: &str, more: &str) -> Desired {
     resolve(&text)
 }
 
-const VIP: &str = "{vip: 10.0.0.5}";
+pub const VIP: &str = "{vip: 10.0.0.5}";
 const LEASED: &str = "network: {addressing: dhcp, cidr: 10.0.0.0/24}";
 
 async fn works(release: Release, endpoint: &str, more: &str) {

@@ -235,7 +235,8 @@ pub fn shown<S>(stream: &TlsStream<S>) -> Fingerprint {
     Fingerprint::of(certificate(stream))
 }
 
-fn certificate<S>(stream: &TlsStream<S>) -> &[u8] {
+/// Returns the certificate that a server showed (DER).
+pub fn certificate<S>(stream: &TlsStream<S>) -> &[u8] {
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     certificates.first().map_or(&[], AsRef::as_ref)
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData};
 
-use ichor_port::Method;
+use ichor_port::{Method, Secret};
 
 use crate::{
     encode::{form, percent},
@@ -47,6 +47,8 @@ pub struct Call<T> {
     /// The parameters.
     pub params: Params,
     upload: Option<Upload>,
+    /// A parameter that must not be printed; it comes last.
+    secret: Option<(&'static str, Secret)>,
     gives: PhantomData<fn() -> T>,
 }
 
@@ -57,6 +59,7 @@ impl<T> Clone for Call<T> {
             path: self.path.clone(),
             params: self.params.clone(),
             upload: self.upload.clone(),
+            secret: self.secret.clone(),
             gives: PhantomData,
         }
     }
@@ -66,13 +69,20 @@ impl<T> Call<T> {
     /// Begins a call. Segments are encoded one by one, so that no name can lead elsewhere.
     pub fn new(method: Method, segments: &[&str]) -> Self {
         let path = segments.iter().map(|segment| format!("/{}", percent(segment))).collect();
-        Self { method, path, params: Params::default(), upload: None, gives: PhantomData }
+        Self { method, path, params: Params::default(), upload: None, secret: None, gives: PhantomData }
     }
 
     /// Adds a parameter.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl fmt::Display) -> Self {
         self.params.set(key, value);
+        self
+    }
+
+    /// Adds a parameter that must not be printed, to a call that has a body.
+    #[must_use]
+    pub(crate) fn with_secret(mut self, key: &'static str, secret: &Secret) -> Self {
+        self.secret = Some((key, secret.clone()));
         self
     }
 
@@ -114,8 +124,17 @@ impl<T> Call<T> {
             return upload.body(&self.params.0);
         }
         match self.method {
-            Method::Post | Method::Put | Method::Patch => form(&self.params.0).into_bytes(),
+            Method::Post | Method::Put | Method::Patch => self.form(),
             _ => Vec::new(),
         }
+    }
+
+    fn form(&self) -> Vec<u8> {
+        let mut text = form(&self.params.0);
+        if let Some((key, secret)) = &self.secret {
+            let joint = if text.is_empty() { "" } else { "&" };
+            text.push_str(&format!("{joint}{}={}", percent(key), percent(secret.expose())));
+        }
+        text.into_bytes()
     }
 }

@@ -7,7 +7,9 @@ use serde::{Deserialize, de::DeserializeOwned};
 use thiserror::Error;
 
 use crate::{
+    api::TicketRow,
     call::Call,
+    encode::percent,
     refusal::{Kind, Refusal},
 };
 
@@ -44,6 +46,39 @@ impl Token {
     pub fn id(&self) -> &str {
         self.0.expose().split('=').next().unwrap_or_default()
     }
+}
+
+/// What a login with a password has given: good for two hours, and never kept.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Ticket {
+    user: String,
+    cookie: Secret,
+    csrf: Secret,
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket({})", self.user)
+    }
+}
+
+impl Ticket {
+    /// Takes what a login gave; nothing where a password was not enough.
+    pub fn of(user: &str, row: &TicketRow) -> Option<Self> {
+        let whole = row.needs_more.unwrap_or_default() == 0;
+        let ticket = row.ticket.as_deref().filter(|ticket| whole && !ticket.starts_with("PVE:!tfa!"))?;
+        let csrf = row.csrf.as_deref().filter(|csrf| csrf.bytes().all(|byte| byte.is_ascii_graphic()))?;
+        let cookie = Secret::new(format!("PVEAuthCookie={}", percent(ticket)));
+        Some(Self { user: user.to_owned(), cookie, csrf: Secret::new(csrf) })
+    }
+}
+
+/// In whose name calls are sent.
+#[derive(Debug, Clone)]
+enum Caller {
+    Nobody,
+    Token(Token),
+    Ticket(Ticket),
 }
 
 /// Why a call gave nothing.
@@ -90,7 +125,7 @@ impl Error {
 #[derive(Debug, Clone)]
 pub struct Client<T> {
     pub(crate) transport: T,
-    token: Option<Token>,
+    caller: Caller,
 }
 
 impl<T> Client<T> {
@@ -100,8 +135,18 @@ impl<T> Client<T> {
         if !body.is_empty() {
             headers.push(("content-type", call.content_type()));
         }
-        let authorization =
-            self.token.as_ref().map(|token| Secret::new(format!("PVEAPIToken={}", token.0.expose())));
+        // A ticket that is no cookie is looked for in the same header as a token, where it is not printed.
+        let authorization = match &self.caller {
+            Caller::Nobody => None,
+            Caller::Token(token) => Some(Secret::new(format!("PVEAPIToken={}", token.0.expose()))),
+            Caller::Ticket(ticket) => Some(ticket.cookie.clone()),
+        };
+        if let Caller::Ticket(ticket) = &self.caller
+            && !call.method.only_reads()
+        {
+            // It is worth nothing without the ticket.
+            headers.push(("csrfpreventiontoken", ticket.csrf.expose().to_owned()));
+        }
         Request { method: call.method, target: call.target(), headers, authorization, body }
     }
 }
@@ -109,17 +154,47 @@ impl<T> Client<T> {
 impl<T: Http> Client<T> {
     /// Makes a client that asks in the name of a token.
     pub const fn new(transport: T, token: Token) -> Self {
-        Self { transport, token: Some(token) }
+        Self { transport, caller: Caller::Token(token) }
+    }
+
+    /// Makes a client that asks in nobody's name, to log in.
+    pub const fn nobody(transport: T) -> Self {
+        Self { transport, caller: Caller::Nobody }
+    }
+
+    /// Asks in the name of a token from now on, over the same transport.
+    #[must_use]
+    pub fn with_token(self, token: Token) -> Self {
+        Self { caller: Caller::Token(token), ..self }
+    }
+
+    /// Asks in the name of whoever logged in from now on.
+    #[must_use]
+    pub fn logged_in(self, ticket: Ticket) -> Self {
+        Self { caller: Caller::Ticket(ticket), ..self }
     }
 
     /// Returns in whose name it asks, which is no secret; nothing when in nobody's.
     pub fn token(&self) -> &str {
-        self.token.as_ref().map_or("", Token::id)
+        match &self.caller {
+            Caller::Nobody => "",
+            Caller::Token(token) => token.id(),
+            Caller::Ticket(ticket) => &ticket.user,
+        }
     }
 
     /// Sends a call.
     pub async fn send<D: DeserializeOwned>(&self, call: &Call<D>) -> Result<D, Error> {
-        let response = self.transport.send(self.request(call), WITHIN).await?;
+        self.send_within(call, WITHIN).await
+    }
+
+    /// Sends a call for whose answer nobody waits longer than a time.
+    pub async fn send_within<D: DeserializeOwned>(
+        &self,
+        call: &Call<D>,
+        within: Duration,
+    ) -> Result<D, Error> {
+        let response = self.transport.send(self.request(call), within).await?;
         read(call, &response)
     }
 }

@@ -25,6 +25,6 @@ mod task;
 mod upload;
 
 pub use call::{Call, Params};
-pub use client::{Client, Error, Token};
+pub use client::{Client, Error, Ticket, Token};
 pub use refusal::{Kind, Refusal, kind_of};
 pub use task::{Exit, TaskStatus, Upid};

@@ -13,6 +13,7 @@ use crate::{
     clock::Time,
     profile::Profile,
     pve::{
+        access::ROOT,
         release::Release,
         world::{self, NewDatacentre, NewHost},
     },
@@ -25,6 +26,9 @@ use crate::{
 pub const USER: &str = "ichor@pve";
 /// The name of its token.
 pub const TOKEN: &str = "lab";
+
+/// The password of the lab's administrator, `root@pam`: a lab guards nothing.
+pub const ROOT_PASSWORD: &str = "ichor-lab";
 
 /// How a lab begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +94,9 @@ impl Setup {
         world::build(&mut lab, &datacentre);
         for host in lab.pve.hosts.values_mut() {
             host.booted = self.begins;
+        }
+        if let Some(root) = lab.pve.access.users.get_mut(ROOT) {
+            root.password = Some(ROOT_PASSWORD.into());
         }
         for (bridge, (first, last, prefix)) in &self.leases {
             lab.machines.lan.servers.insert(bridge.clone(), DhcpServer::new(*first, *last, *prefix));

@@ -10,8 +10,14 @@ use ichor_model::{
 };
 use serde::Serialize;
 
-use super::{Way, has, needs, upwards};
+use super::{AGENT_PRIVILEGES, Way, has, needs, node_path, upwards};
 use crate::files::{host_of, storage_of, template_of};
+
+/// What the cloud controller manager reads: where VMs are, and on which hosts.
+const CCM: [&str; 2] = ["Sys.Audit", "VM.Audit"];
+/// What the CSI plugin needs to make disks, and to give them to machines.
+const CSI: [&str; 5] =
+    ["Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit", "VM.Audit", "VM.Config.Disk"];
 
 /// Roles, and the paths that they are given on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -37,8 +43,7 @@ impl Account {
         // Whoever makes the account makes the pool.
         let observed =
             Observed { release: Sight::Seen(release), pool: Sight::Seen(true), ..Observed::default() };
-        let prefix = format!("ichor-{}", desired.cluster.name);
-        let mut account = Self { pool: desired.proxmox.pool.clone(), prefix, ..Self::default() };
+        let mut account = Self { pool: desired.proxmox.pool.clone(), ..Self::named(desired) };
         for machine in &desired.machines {
             for ways in needs(desired, &observed, machine) {
                 for (path, privilege) in narrowest(ways) {
@@ -50,10 +55,46 @@ impl Account {
         account
     }
 
+    /// Returns the account of the cluster's cloud controller manager.
+    pub fn of_ccm(desired: &Desired, release: Release) -> Self {
+        let mut account = Self::named(desired);
+        // What older releases have in its place lets its owner into QEMU's monitor, and addresses come from kubelets.
+        let agent = (release >= AGENT_PRIVILEGES).then_some("VM.GuestAgent.Audit");
+        for privilege in CCM.into_iter().chain(agent) {
+            account.give("ccm", "/", privilege);
+        }
+        account
+    }
+
+    /// Returns the account of the cluster's CSI plugin.
+    pub fn of_csi(desired: &Desired) -> Self {
+        let mut account = Self::named(desired);
+        for privilege in CSI {
+            account.give("csi", "/", privilege);
+        }
+        account
+    }
+
+    fn named(desired: &Desired) -> Self {
+        Self { prefix: format!("ichor-{}", desired.cluster.name), ..Self::default() }
+    }
+
+    /// Returns the account with what another one of the same cluster has besides.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        for (role, privileges) in other.roles {
+            self.roles.entry(role).or_default().extend(privileges);
+        }
+        for (path, roles) in other.grants {
+            self.grants.entry(path).or_default().extend(roles);
+        }
+        self.pool = self.pool.or(other.pool);
+        self
+    }
+
     fn allow_looking(&mut self, desired: &Desired, machine: &Machine) {
         let host = host_of(machine);
-        let node = host.map_or_else(|| "/nodes".to_owned(), |host| format!("/nodes/{host}"));
-        self.give("hosts", &node, "Sys.Audit");
+        self.give("hosts", &node_path(machine), "Sys.Audit");
         let storage = host.map_or(&desired.proxmox.storage, |host| storage_of(desired, host));
         for privilege in ["Datastore.Audit", "Datastore.AllocateTemplate", "Datastore.Allocate"] {
             self.give("images", &format!("/storage/{}", storage.images), privilege);
@@ -92,6 +133,20 @@ impl Account {
         self.grants.entry(path.to_owned()).or_default().insert(role);
     }
 
+    /// Whether a role is one that this account had or has. Purposes are single words, so that cluster `a` has none of
+    /// cluster `a-b`; and those of add-ons are accounts of their own.
+    pub fn is_own(&self, role: &str) -> bool {
+        let purpose = role.strip_prefix(&self.prefix).and_then(|rest| rest.strip_prefix('-'));
+        let of_addon = |purpose: &str| ["ccm", "csi"].contains(&purpose);
+        match purpose {
+            Some(purpose) if of_addon(purpose) => self.roles.contains_key(role),
+            Some(purpose) if !purpose.is_empty() && !purpose.contains('-') => {
+                self.roles.keys().all(|own| !own.rsplit('-').next().is_some_and(of_addon))
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the privileges on a path.
     fn on(&self, path: &str) -> impl Iterator<Item = &'static str> {
         let roles = self.grants.get(path).into_iter().flatten();
@@ -125,20 +180,41 @@ impl Account {
 
     /// Returns the commands that make the account, for the shell of a host.
     pub fn commands(&self, user: &str, token: &str) -> Vec<String> {
-        let mut commands: Vec<String> = self.roles.iter().map(|(role, privileges)| {
-            let privileges = privileges.iter().copied().collect::<Vec<_>>().join(",");
-            // One that is there already may be of an earlier inventory.
-            format!("pveum role add {role} --privs {privileges} || pveum role modify {role} --privs {privileges}")
-        }).collect();
+        let mut commands: Vec<String> = self.roles.keys().map(|role| self.role_command(role)).collect();
         commands.extend(self.pool.iter().map(|pool| format!("pveum pool add {pool}")));
         commands.push(format!("pveum user add {user}"));
         commands.push(format!("pveum user token add {user} {token} --privsep 1"));
-        // A token may do what both it and its user may.
-        commands.extend(self.grants.iter().map(|(path, roles)| {
-            let roles = roles.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-            format!("pveum acl modify {path} --users {user} --tokens '{user}!{token}' --roles {roles}")
-        }));
+        commands.extend(self.grants.keys().map(|path| self.grant_command(path, &format!("{user}!{token}"))));
         commands
+    }
+
+    /// Returns the commands that give a token what it lacks: the roles that should have it, and where they are given.
+    ///
+    /// An entry on a path replaces what is inherited there, so all roles of the path are given anew.
+    pub fn amends(&self, token: &str, missing: &[Privilege]) -> Vec<String> {
+        let paths: BTreeSet<&str> = missing.iter().map(|(path, _)| path.as_str()).collect();
+        let lacking = |role: &&String| {
+            let privileges = self.roles.get(*role);
+            missing.iter().any(|(_, name)| privileges.is_some_and(|has| has.contains(name.as_str())))
+        };
+        let on_paths = paths.iter().filter_map(|path| self.grants.get(*path)).flatten();
+        let roles: BTreeSet<&String> = on_paths.filter(lacking).collect();
+        let roles = roles.into_iter().map(|role| self.role_command(role));
+        roles.chain(paths.iter().map(|path| self.grant_command(path, token))).collect()
+    }
+
+    /// Returns the command that gives a role exactly what it should have.
+    pub fn role_command(&self, role: &str) -> String {
+        let privileges = self.roles.get(role).into_iter().flatten().copied().collect::<Vec<_>>().join(",");
+        // One that is there already may be of an earlier inventory.
+        format!("pveum role add {role} --privs {privileges} || pveum role modify {role} --privs {privileges}")
+    }
+
+    /// A token may do what both it and its user may.
+    fn grant_command(&self, path: &str, token: &str) -> String {
+        let user = token.split('!').next().unwrap_or(token);
+        let roles = self.grants.get(path).into_iter().flatten().map(String::as_str).collect::<Vec<_>>();
+        format!("pveum acl modify {path} --users {user} --tokens '{token}' --roles {}", roles.join(","))
     }
 }
 

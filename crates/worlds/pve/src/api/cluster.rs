@@ -150,6 +150,11 @@ pub fn next_vmid() -> Call<NextVmId> {
     Call::new(Method::Get, &["cluster", "nextid"])
 }
 
+/// Asks whether a VMID is free. One that is taken is refused, also where its VM is not shown to the caller.
+pub fn is_free(vmid: VmId) -> Call<NextVmId> {
+    next_vmid().with("vmid", vmid)
+}
+
 /// A VMID, which is written as a text here alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextVmId(pub VmId);
@@ -182,9 +187,75 @@ pub struct Interface {
     /// Whether VLAN tags pass.
     #[serde(default)]
     pub bridge_vlan_aware: Option<u8>,
+    /// What it is connected with, by names; empty: nothing outside its host.
+    #[serde(default)]
+    pub bridge_ports: Option<String>,
 }
 
 /// Lists the bridges of a host.
 pub fn bridges(host: &HostName) -> Call<Vec<Interface>> {
     Call::new(Method::Get, &["nodes", host.as_str(), "network"]).with("type", "any_bridge")
+}
+
+/// How a host is at the moment.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct HostStatus {
+    /// Its processors.
+    #[serde(default)]
+    pub cpuinfo: Processors,
+    /// Its memory.
+    #[serde(default)]
+    pub memory: MemoryStatus,
+    /// What it runs, such as `pve-manager/9.2.11/abcdef`.
+    #[serde(default)]
+    pub pveversion: String,
+}
+
+/// The processors of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Processors {
+    /// Such as `Intel(R) Xeon(R)`.
+    #[serde(default)]
+    pub model: String,
+    /// What they can do, joined by blanks.
+    #[serde(default)]
+    pub flags: String,
+}
+
+/// The memory of a host, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct MemoryStatus {
+    /// All.
+    #[serde(default)]
+    pub total: u64,
+    /// In use.
+    #[serde(default)]
+    pub used: u64,
+    /// What could be had at once; releases before 9.0 do not tell.
+    #[serde(default)]
+    pub available: Option<u64>,
+}
+
+impl MemoryStatus {
+    /// Returns what is left.
+    pub fn left(&self) -> u64 {
+        self.available.unwrap_or_else(|| self.total.saturating_sub(self.used))
+    }
+}
+
+/// Asks how a host is.
+pub fn host_status(host: &HostName) -> Call<HostStatus> {
+    Call::new(Method::Get, &["nodes", host.as_str(), "status"])
+}
+
+/// The clock of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct HostTime {
+    /// In Unix seconds.
+    pub time: u64,
+}
+
+/// Asks a host what time it is.
+pub fn host_time(host: &HostName) -> Call<HostTime> {
+    Call::new(Method::Get, &["nodes", host.as_str(), "time"])
 }

@@ -93,7 +93,7 @@ fn usual_interfaces(address: &str) -> Vec<Interface> {
     vec![card, bridge]
 }
 
-/// A VLAN-aware bridge without an address of its own.
+/// A VLAN-aware bridge without an address of its own; the same on other hosts is the same network.
 pub fn bridge(name: &str) -> Interface {
     Interface {
         name: name.to_owned(),
@@ -104,7 +104,7 @@ pub fn bridge(name: &str) -> Interface {
             "method": "manual",
             "method6": "manual",
             "families": ["inet"],
-            "bridge_ports": "",
+            "bridge_ports": "eno2",
             "bridge_stp": "off",
             "bridge_fd": "0",
             "bridge_vlan_aware": 1,

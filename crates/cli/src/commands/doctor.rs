@@ -1,0 +1,216 @@
+//! `ichor doctor`: everything that could stand in the way.
+//!
+//! 1. What lies on this computer;
+//! 2. how the world is reached, part by part: one that is missing leaves the others;
+//! 3. Proxmox, if it lets us in: the inventory is resolved among what is there, and everything looked at;
+//! 4. where images come from, whatever became of the rest.
+
+use std::sync::Arc;
+
+use ichor_model::{Finding, Findings, World as Seen};
+use ichor_net::Dial;
+use ichor_ops::{
+    Halt, Site, System,
+    converge::first_look,
+    doctor::{self, Check, Examination, Group, State, Suppliers, certificate, here, here::Here},
+    live::{Keys, Live, Reach, proxmox},
+    observe::Survey,
+    secrets,
+    store::Store,
+};
+use ichor_spec::Sources;
+use tokio::runtime::Runtime;
+
+use super::session::{Gate, Session};
+use crate::{
+    args::{Global, Place},
+    clusters,
+    exit::Exit,
+    failure::Failure,
+    operating_system::OperatingSystem,
+    render::doctor::{document, exit, text},
+    terminal::Terminal,
+    world::{Parts, World, with_site_in},
+};
+
+/// What nobody can tell without Proxmox.
+const INSIDE: [(&str, Group); 5] = [
+    ("privileges", Group::Proxmox),
+    ("hosts", Group::Hosts),
+    ("storages", Group::Storage),
+    ("bridges", Group::Network),
+    ("vmids", Group::Machines),
+];
+
+/// Looks at everything.
+pub fn run(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime
+        .map_err(|error| Failure::new(Exit::Failed, "the run cannot start").because(error.to_string()))?;
+    let mut session = match Session::open(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    let place = global.world.place();
+    let examined = session.with_one(|site, sources| {
+        let parts = World::parts(place, site, &runtime, terminal)?;
+        let doctor = Doctor { global, place, site, runtime: &runtime, parts: &parts };
+        let checks = doctor.examine(sources);
+        let shown = text(site.name(), &checks, sources, terminal.width());
+        let document = document(site.name(), &checks, sources);
+        let ending = exit(&checks);
+        parts.lab.map_or(Ok(()), crate::world::LabRun::close)?;
+        Ok(((shown, document, ending), Findings::new()))
+    })?;
+    match examined {
+        Gate::Closed(exit) => Ok(exit),
+        Gate::Open((text, document, exit)) => {
+            session.show(|| text, || vec![document])?;
+            Ok(exit)
+        }
+    }
+}
+
+struct Doctor<'a> {
+    global: &'a Global,
+    place: Place<'a>,
+    site: Site<'a>,
+    runtime: &'a Runtime,
+    parts: &'a Parts,
+}
+
+impl Doctor<'_> {
+    fn examine(&self, sources: &mut Sources) -> Vec<Check> {
+        let here = with_site_in(self.place, self.site, |site| here::examine(&OperatingSystem, site, sources));
+        let mut checks = here.checks.clone();
+        checks.extend(self.reached(&here));
+        checks.sort_by_key(|check| check.group);
+        checks
+    }
+
+    /// Looks at all that is reached over the network.
+    fn reached(&self, here: &Here) -> Vec<Check> {
+        let dialer = match &self.parts.dialer {
+            Ok(dialer) => dialer,
+            Err(halt) => {
+                let check = Check::new("answers", Group::Proxmox, "there is no way to Proxmox");
+                return vec![check.with(all(halt))];
+            }
+        };
+        let suppliers = Suppliers {
+            dialer: Arc::clone(dialer),
+            factory: self.parts.factory.clone(),
+            registries: self.place == Place::Real,
+        };
+        let images = async { doctor::images(self.site.desired, &suppliers).await };
+        let proxmox = async {
+            let tls = self.tls(&**dialer).await;
+            let (answers, survey) = self.answers(dialer, tls.state() == State::Error).await;
+            (tls, answers, survey)
+        };
+        let (images, (tls, answers, survey)) = self.runtime.block_on(async { tokio::join!(images, proxmox) });
+        let mut checks = vec![tls, answers];
+        match survey {
+            Some((reach, survey)) => checks.extend(self.inside(here, reach, &survey)),
+            None => {
+                checks.extend(INSIDE.map(|(id, group)| Check::unknown(id, group, "Proxmox does not tell")));
+            }
+        }
+        checks.extend(images);
+        checks
+    }
+
+    async fn tls(&self, dialer: &dyn Dial) -> Check {
+        match &self.parts.trust {
+            Ok(vouched) => {
+                let endpoint = &self.site.desired.proxmox.endpoint;
+                let now = OperatingSystem.now();
+                let check = certificate::examine(endpoint, &vouched.trust, &vouched.words, dialer, now).await;
+                check.with(vouched.findings.iter().cloned())
+            }
+            Err(halt) => Check::new("tls", Group::Proxmox, "nobody can tell whom to trust").with(all(halt)),
+        }
+    }
+
+    /// Looks at Proxmox, with the token. A `stranger` is not asked, and does not get to see it.
+    async fn answers(&self, dialer: &Arc<dyn Dial>, stranger: bool) -> (Check, Option<(Reach, Survey)>) {
+        let check = |says: String| Check::new("answers", Group::Proxmox, says);
+        let endpoint = &self.site.desired.proxmox.endpoint;
+        let token = match &self.parts.token {
+            Ok(token) => token.clone(),
+            Err(halt) => {
+                let says = "there is no token to log in with; `ichor pve setup` makes one".to_owned();
+                return (check(says).with(all(halt)), None);
+            }
+        };
+        let Some(vouched) = self.parts.trust.as_ref().ok().filter(|_| !stranger) else {
+            let says = "nobody was asked, and no token was sent: see `tls`";
+            return (Check::unknown("answers", Group::Proxmox, says), None);
+        };
+        let reach = Reach {
+            dialer: Arc::clone(dialer),
+            proxmox: vouched.trust.clone(),
+            factory: self.parts.factory.clone(),
+            token,
+        };
+        let looked = match proxmox(endpoint, &reach) {
+            Ok(pve) => first_look(&pve, self.site.desired).await,
+            Err(halt) => Err(halt),
+        };
+        match looked {
+            Ok(survey) => {
+                let says = format!("{endpoint} lets token `{}` in", reach.token.id());
+                (check(says), Some((reach, survey)))
+            }
+            Err(halt) => (check(format!("{endpoint} gives no answer")).with(all(&halt)), None),
+        }
+    }
+
+    /// Looks at everything that Proxmox lets us see, with the inventory resolved among what is there.
+    fn inside(&self, here: &Here, reach: Reach, survey: &Survey) -> Vec<Check> {
+        let seen = survey.world(self.site.desired);
+        let resolved = self.resolved(&seen);
+        let before = self.resolved(&Seen::default());
+        let known: Vec<&Finding> = before.findings.iter().collect();
+        let placed: Findings =
+            resolved.findings.iter().filter(|finding| !known.contains(finding)).cloned().collect();
+        let site = resolved.list.first().and_then(clusters::Cluster::site).unwrap_or(self.site);
+        with_site_in(self.place, site, |site| {
+            self.examination(here, reach, survey, site, &placed)
+                .unwrap_or_else(|halt| vec![Check::new("machines", Group::Machines, "").with(all(&halt))])
+        })
+    }
+
+    fn resolved(&self, seen: &Seen) -> clusters::Clusters {
+        clusters::load(self.global.file.as_deref(), self.global.cluster.as_deref(), seen)
+    }
+
+    fn examination(
+        &self,
+        here: &Here,
+        reach: Reach,
+        survey: &Survey,
+        site: Site<'_>,
+        placed: &Findings,
+    ) -> Result<Vec<Check>, Halt> {
+        let system = &OperatingSystem;
+        let pve = proxmox(&site.desired.proxmox.endpoint, &reach)?;
+        let bundle = here.secrets.as_ref().map(|found| &found.bundle);
+        let keys = bundle.map(|bundle| Keys::new(system, bundle)).transpose()?;
+        let live = Live::new(site.desired, pve, reach, keys.zip(bundle), &here.materials)?;
+        let examined =
+            self.runtime.block_on(Examination::new(&live, survey, self.site.desired, system.now()));
+        let mut checks = examined.checks(placed);
+        if bundle.is_none()
+            && let Ok(store) = Store::of(site)
+            && let Some(lost) = secrets::lost(&store, examined.observed())
+        {
+            checks.push(Check::new("lost-secrets", Group::Machines, "").with([lost]));
+        }
+        Ok(checks)
+    }
+}
+
+fn all(halt: &Halt) -> Vec<Finding> {
+    halt.findings.iter().cloned().collect()
+}

@@ -1,0 +1,90 @@
+//! `ichor pve setup`, as its users see it.
+
+use std::fs;
+
+use super::{Lab, Outcome, whole};
+
+const PASSWORD: &str = "ichor-lab";
+
+fn setup(lab: &Lab, more: &[&str]) -> Outcome {
+    let words = ["--lab", "pve", "setup", "--password-file", "password"];
+    lab.run(&[&words, more].concat())
+}
+
+fn lab() -> Lab {
+    Lab::new(&[("cluster.yaml", &whole("demo")), ("password", &format!("{PASSWORD}\n"))])
+}
+
+fn secret(lab: &Lab) -> String {
+    let text = fs::read_to_string(lab.path(".ichor/lab/demo/tokens.yaml")).expect("a token");
+    let line = text.lines().find(|line| line.contains("proxmox:")).expect("a token");
+    line.rsplit_once('=').expect("a secret").1.trim_end_matches('"').to_owned()
+}
+
+#[test]
+fn an_account_is_shown_made_and_left_alone() {
+    let lab = lab();
+    let before = setup(&lab, &["--dry-run"]);
+    assert_eq!(before.code, 2, "{}", before.stderr);
+    let plan = before.stderr.lines().skip_while(|line| !line.starts_with("The account of"));
+    insta::assert_snapshot!(plan.collect::<Vec<_>>().join("\n"));
+    let nobody = setup(&lab, &[]);
+    assert_eq!(nobody.code, 3, "there is nobody to ask: {}", nobody.stderr);
+    let made = setup(&lab, &["--yes"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let again = setup(&lab, &["--yes"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert!(again.stdout.contains("nothing to do"), "{}", again.stdout);
+    let secret = secret(&lab);
+    for outcome in [&before, &made, &again] {
+        let all = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(!all.contains(&secret) && !all.contains(PASSWORD), "{all}");
+    }
+}
+
+#[test]
+fn a_lost_secret_is_replaced_with_consent_alone() {
+    let lab = lab();
+    assert_eq!(setup(&lab, &["--yes"]).code, 0);
+    let first = secret(&lab);
+    fs::remove_file(lab.path(".ichor/lab/demo/tokens.yaml")).expect("it goes");
+    let refused = setup(&lab, &["--yes"]);
+    assert_eq!(refused.code, 7, "{}", refused.stderr);
+    assert!(refused.stderr.contains("ichor pve setup --new-token"), "{}", refused.stderr);
+    let shown = setup(&lab, &["--yes", "--new-token", "--show-token"]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert_ne!(secret(&lab), first);
+    assert_eq!(shown.stdout, format!("ichor-demo@pve!demo={}\n", secret(&lab)));
+}
+
+#[test]
+fn accounts_of_add_ons_are_made_by_the_same_verb() {
+    let lab = lab();
+    for whom in ["ccm", "csi"] {
+        let made = setup(&lab, &["--yes", "--for", whom]);
+        assert_eq!(made.code, 0, "{}", made.stderr);
+        assert!(made.stdout.contains(&format!("under `demo.{whom}`")), "{}", made.stdout);
+    }
+}
+
+#[test]
+fn who_cannot_log_in_changes_nothing() {
+    let lab = lab();
+    lab.write("password", "wrong");
+    let refused = setup(&lab, &["--yes"]);
+    assert_eq!(refused.code, 4, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("error[ICH-3148]: Proxmox does not let `root@pam` in"),
+        "{}",
+        refused.stderr
+    );
+    lab.write("password", "");
+    assert_eq!(setup(&lab, &["--yes"]).code, 3);
+    let narrowed =
+        lab.run(&["--lab", "pve", "setup", "--yes", "--user", "ichor@pve", "--password-file", "none"]);
+    assert_eq!(narrowed.code, 3, "{}", narrowed.stderr);
+    lab.write("password", PASSWORD);
+    let narrowed = setup(&lab, &["--yes", "--user", "ichor@pve"]);
+    assert_eq!(narrowed.code, 7, "{}", narrowed.stderr);
+    assert!(narrowed.stderr.contains("it has role `Administrator` on `/`"), "{}", narrowed.stderr);
+}
