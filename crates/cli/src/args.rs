@@ -10,6 +10,8 @@ mod image;
 mod kubeconfig;
 mod lab;
 mod lifetime;
+mod lock;
+mod log;
 mod man;
 mod plan;
 mod pve;
@@ -35,6 +37,8 @@ pub use self::{
     image::{Image, ImageVerb},
     kubeconfig::Kubeconfig,
     lab::{Event, Faults, Host, Lab, LabVerb, Profile, PveRelease, Serve, Server},
+    lock::{Lock, LockVerb},
+    log::{Log, LogVerb},
     man::Man,
     plan::{Graph, Plan},
     pve::{Major, Pve, PveVerb, Role},
@@ -123,9 +127,19 @@ pub struct Global {
         default_value = "auto"
     )]
     pub color: Color,
+    /// How long to wait for somebody else who is at work on the cluster, as in `5m`. Absent: stops with exit code 5.
+    #[arg(long, global = true, value_name = "DURATION", env = "ICHOR_LOCK_TIMEOUT", hide_env_values = true, value_parser = lifetime::parse)]
+    pub lock_timeout: Option<std::time::Duration>,
     /// The world that is asked and changed.
     #[command(flatten)]
     pub world: world::World,
+}
+
+impl Global {
+    /// Returns how long to wait for somebody else.
+    pub fn lock_wait(&self) -> std::time::Duration {
+        self.lock_timeout.unwrap_or_default()
+    }
 }
 
 /// What to do. Each verb is described by its own struct, from which its help is made.
@@ -139,6 +153,8 @@ pub enum Verb {
     Health(Health),
     Destroy(Destroy),
     Secrets(Secrets),
+    Lock(Lock),
+    Log(Log),
     Render(Render),
     Talosconfig(Talosconfig),
     Kubeconfig(Kubeconfig),

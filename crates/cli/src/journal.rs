@@ -7,9 +7,14 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use ichor_engine::{Past, journal::Sink};
+use ichor_engine::{
+    Past,
+    journal::{Entry, Line, Sink},
+};
+use ichor_store::lock::Lease;
 
 use crate::{
     files::{self, NotAFile, Unreadable},
@@ -112,6 +117,31 @@ impl Sink for JournalFile {
     fn append(&mut self, line: &str) -> io::Result<()> {
         self.0.write_all(format!("{line}\n").as_bytes())?;
         self.0.sync_data()
+    }
+}
+
+/// A journal that nothing is begun in once the lock is lost. Every step is written down before it is begun, so this
+/// is the last moment to stop.
+pub struct Guarded {
+    journal: JournalFile,
+    lease: Option<Arc<Lease>>,
+}
+
+impl Guarded {
+    /// Guards a journal by a lock, if there is one.
+    pub const fn new(journal: JournalFile, lease: Option<Arc<Lease>>) -> Self {
+        Self { journal, lease }
+    }
+}
+
+impl Sink for Guarded {
+    fn append(&mut self, line: &str) -> io::Result<()> {
+        let begins =
+            serde_json::from_str::<Line>(line).is_ok_and(|it| matches!(it.entry, Entry::Started { .. }));
+        if let Some(lease) = self.lease.as_ref().filter(|_| begins) {
+            lease.check().map_err(io::Error::other)?;
+        }
+        self.journal.append(line)
     }
 }
 

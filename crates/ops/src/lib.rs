@@ -5,6 +5,7 @@
 //!   secrets, [`place`] knows what must never be written over;
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   edits, exports and shows them; [`keyring`] has the user's keys, and [`recipients`] those of others;
+//! - [`keep`] shares the store: its lock, its generations, its audit trail;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
 //! - [`health`] checks a cluster that was looked at;
 //! - [`saved_plan`] keeps a plan in a file, and says what has changed since;
@@ -23,6 +24,7 @@ mod entropy;
 pub mod halt;
 pub mod health;
 pub mod image;
+pub mod keep;
 pub mod keyring;
 pub mod live;
 pub mod masked;

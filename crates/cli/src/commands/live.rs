@@ -36,6 +36,7 @@ use crate::{
     args::{Global, Place},
     exit::Exit,
     failure::Failure,
+    keeping::{self, Ask, Held},
     operating_system::OperatingSystem,
     terminal::Terminal,
     world::{World, with_site_in},
@@ -56,6 +57,15 @@ pub enum Intent {
 }
 
 impl Intent {
+    /// Returns the verb, as others are told of it.
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Look => "plan",
+            Self::Remove { .. } => "destroy",
+            Self::Make => "up",
+        }
+    }
+
     /// Whether something is changed; nobody else may meanwhile.
     const fn changes(self) -> bool {
         matches!(self, Self::Make | Self::Remove { dry_run: false })
@@ -80,6 +90,8 @@ pub struct Stage<'s> {
     pub runtime: &'s Runtime,
     /// The lab's file, if it is one.
     pub lab: Option<&'s std::path::Path>,
+    /// The lock, if something is going to be changed.
+    pub held: Option<&'s Held>,
 }
 
 type Making = thread::JoinHandle<Result<RsaKey, PkiError>>;
@@ -95,20 +107,21 @@ pub fn with<'t, T>(
     let runtime = runtime
         .map_err(|error| Failure::new(Exit::Failed, "the run cannot start").because(error.to_string()))?;
     let place = global.world.place();
-    let mut offline = match Session::open(global, terminal)? {
+    let mut offline = match Session::open_kept(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(Gate::Closed(exit)),
     };
     let opened = offline.with_one(|site, _| {
         let making = with_site_in(place, site, |site| make_key(site, intent));
+        let held = with_site_in(place, site, |site| take(site, intent, global, &runtime, terminal))?;
         let world = World::open(place, site, &runtime, terminal)?;
         let lock = with_site_in(place, site, |site| hold(site, intent))?;
         let pve = proxmox(&site.desired.proxmox.endpoint, &world.reach)?;
         let survey = runtime.block_on(first_look(&pve, &site.desired.vmids()))?;
         let seen = survey.world(site.desired);
-        Ok(((world, lock, survey, seen, making), Findings::new()))
+        Ok(((world, held, lock, survey, seen, making), Findings::new()))
     })?;
-    let (world, lock, survey, seen, making) = match opened {
+    let (world, held, lock, survey, seen, making) = match opened {
         Gate::Open(opened) => opened,
         Gate::Closed(exit) => return Ok(Gate::Closed(exit)),
     };
@@ -119,9 +132,9 @@ pub fn with<'t, T>(
     session.add(world.findings.clone());
     let acted = session.with_one(|site, sources| {
         let done = with_site_in(place, site, |site| {
-            let lock = lock.as_ref();
+            let (lock, held) = (lock.as_ref(), held.as_ref());
             let scene =
-                Scene { place, site, runtime: &runtime, world: &world, survey: &survey, intent, lock };
+                Scene { place, site, runtime: &runtime, world: &world, survey: &survey, intent, lock, held };
             scene.play(making, sources, act)
         });
         // A rehearsal is kept however it went.
@@ -140,7 +153,19 @@ fn make_key(site: Site<'_>, intent: Intent) -> Option<Making> {
     needed.then(|| thread::spawn(RsaKey::generate))
 }
 
-/// Keeps other runs of the cluster out, unless this one only looks.
+/// Keeps everybody else from changing the cluster, unless this run only looks.
+fn take(
+    site: Site<'_>,
+    intent: Intent,
+    global: &Global,
+    runtime: &Runtime,
+    terminal: &Terminal,
+) -> Result<Option<Held>, Halt> {
+    let ask = Ask { verb: intent.verb(), wait: global.lock_wait() };
+    intent.changes().then(|| keeping::take(site, ask, runtime, terminal)).transpose()
+}
+
+/// Keeps what others of this machine write to the store for a moment out of it, unless this run only looks.
 fn hold(site: Site<'_>, intent: Intent) -> Result<Option<Lock>, Halt> {
     let store = store_of(site)?;
     intent.changes().then(|| store.hold(&OperatingSystem)).transpose()
@@ -163,6 +188,7 @@ struct Scene<'w> {
     survey: &'w Survey,
     intent: Intent,
     lock: Option<&'w Lock>,
+    held: Option<&'w Held>,
 }
 
 impl Scene<'_> {
@@ -200,6 +226,7 @@ impl Scene<'_> {
             bundle,
             runtime: self.runtime,
             lab,
+            held: self.held,
         };
         if let Some(found) = &found {
             findings.extend(found.findings.clone());
@@ -273,6 +300,8 @@ impl Scene<'_> {
             None => RsaKey::generate(),
         };
         let mut new = secrets::new_within(&OperatingSystem, self.site, key, lock)?;
+        // Nothing is made with secrets that others could not have.
+        self.held.map_or(Ok(()), Held::commit)?;
         new.findings.extend(new.chosen.and_then(|chosen| chosen.note()).into_iter().collect());
         Ok(new.findings)
     }
