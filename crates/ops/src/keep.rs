@@ -153,6 +153,12 @@ impl<'s> Keep<'s> {
         read.is_ok_and(|contents| contents.bytes.as_slice() == bytes)
     }
 
+    /// Whether a file begins with these bytes. The journal here may know more than its copy, which comes later.
+    fn goes_on(&self, path: &Path, bytes: &[u8]) -> bool {
+        let read = self.system.read(path, ichor_store::MAX_BYTES, Links::Refuse);
+        read.is_ok_and(|contents| contents.bytes.starts_with(bytes))
+    }
+
     fn remember(&self, seen: &Seen) -> Result<(), Halt> {
         let path = self.store.file(SEEN);
         let text = serde_json::to_vec(seen).unwrap_or_default();
@@ -166,6 +172,8 @@ impl<'s> Keep<'s> {
     ///
     /// Returns the lease with whoever held the lock before and was cut short.
     pub async fn take(&mut self, request: Request<'_>) -> Result<(Lease, Option<Holder>), Halt> {
+        // What is to be said about the directory is said by whoever writes secrets into it.
+        self.store.prepare(self.system)?;
         self.prove_fit(&request.holder.run).await?;
         let taken = lock::take(self.objects.clone(), request).await;
         let (lease, cut) = taken.map_err(|why| self.not_taken(&why))?;
@@ -184,7 +192,7 @@ impl<'s> Keep<'s> {
         self.refresh().await?;
         let path = self.store.file(JOURNAL);
         match self.objects.get(JOURNAL).await.map_err(|fault| self.stopped(&fault))? {
-            Some(journal) if !self.holds(&path, &journal.bytes) => {
+            Some(journal) if !self.goes_on(&path, &journal.bytes) => {
                 whole::replace(self.system, &path, &journal.bytes)
                     .map_err(|error| Halt::unwritable(&path, &error))
             }
@@ -202,7 +210,6 @@ impl<'s> Keep<'s> {
             Unfit::Fault(fault) => self.stopped(&fault),
             why => Halt::refused(only(self.unfit(&why))),
         })?;
-        drop(self.store.hold(self.system)?);
         whole::replace(self.system, &marker, b"").map_err(|error| Halt::unwritable(&marker, &error))
     }
 

@@ -316,7 +316,7 @@ impl Store {
 
     /// Makes the directories, closes those that are ours, and keeps them out of git before there is a secret
     /// in them.
-    fn prepare(&self, system: &dyn System) -> Result<Findings, Halt> {
+    pub fn prepare(&self, system: &dyn System) -> Result<Findings, Halt> {
         if place::settle(system, &self.home).starts_with(place::settle(system, &self.root)) {
             return Err(Halt::refused(only(holds_inventory(&self.root))));
         }

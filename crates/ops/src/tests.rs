@@ -4,6 +4,7 @@ mod access;
 mod bad_worlds;
 mod crashes;
 mod drift;
+mod keep;
 mod live;
 mod matrix;
 mod merging;

@@ -9,7 +9,7 @@ Examples:
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
-  ichor lock show -o json | jq -r .clusters[0].holder.who";
+  ichor lock show -o json | jq -r .holder.who";
 
 const BREAK_EXAMPLES: &str = "\
 Examples:

@@ -10,7 +10,7 @@ Examples:
 const SHOW_EXAMPLES: &str = "\
 Examples:
   ichor log show --last 5
-  ichor log show -o json | jq -r '.clusters[0].entries[] | [.at, .who, .verb, .outcome] | @tsv'";
+  ichor log show -o json | jq -r '.entries[] | [.at, .who, .verb, .outcome] | @tsv'";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:

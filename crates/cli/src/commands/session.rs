@@ -67,6 +67,15 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Does the same, unless other secrets are given than those that are kept.
+    pub fn open_for(
+        given: Option<&Path>,
+        global: &Global,
+        terminal: &'a Terminal,
+    ) -> Result<Gate<Self>, Failure> {
+        if given.is_some() { Self::open(global, terminal) } else { Self::open_kept(global, terminal) }
+    }
+
     /// Loads the clusters as they are in a world that was seen.
     pub fn open_in(global: &Global, terminal: &'a Terminal, world: &World) -> Result<Gate<Self>, Failure> {
         let clusters = clusters::load(global.file.as_deref(), global.cluster.as_deref(), world);

@@ -37,7 +37,7 @@ pub fn holder_value(cluster: &str, holder: Option<&Holder>) -> Value {
             "process": holder.process.id,
         })
     });
-    json!({ "name": cluster, "holder": holder })
+    json!({ "cluster": cluster, "holder": holder })
 }
 
 /// Shows entries, of which so many older ones are left out.
@@ -71,7 +71,7 @@ fn counts(entry: &Entry) -> String {
 
 /// Returns entries for programs.
 pub fn entries_value(cluster: &str, trail: &Trail) -> Value {
-    json!({ "name": cluster, "entries": trail.entries })
+    json!({ "cluster": cluster, "entries": trail.entries })
 }
 
 /// Says that a trail is whole.
@@ -86,5 +86,5 @@ pub fn whole_text(trail: &Trail) -> String {
 
 /// Returns that a trail is whole, for programs.
 pub fn whole_value(cluster: &str, trail: &Trail) -> Value {
-    json!({ "name": cluster, "whole": true, "entries": trail.entries.len(), "end": trail.end })
+    json!({ "cluster": cluster, "whole": true, "entries": trail.entries.len(), "end": trail.end })
 }

@@ -10,6 +10,8 @@ mod lab_events;
 mod rendering;
 mod sealed;
 mod secrets;
+#[cfg(unix)]
+mod teams;
 mod verbs;
 
 use std::{fs, path::PathBuf, sync::OnceLock, time::Duration};

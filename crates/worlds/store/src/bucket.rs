@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt};
 use object_store::{
-    Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion, path::Path,
+    Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion, memory::InMemory,
+    path::Path,
 };
 
 use crate::objects::{Answer, Fault, MAX_BYTES, Object, Objects, Put, Version};
@@ -31,6 +32,11 @@ impl Bucket {
     /// Keeps objects below a prefix; an empty one is the bucket itself.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: impl Into<String>) -> Self {
         Self { store, prefix: prefix.into() }
+    }
+
+    /// Keeps objects in memory, with the conditions of a bucket, for as long as somebody has it.
+    pub fn in_memory() -> Self {
+        Self::new(Arc::new(InMemory::new()), "memory")
     }
 
     fn path(&self, key: &str) -> Path {
