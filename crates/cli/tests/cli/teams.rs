@@ -91,8 +91,8 @@ fn the_second_run_stops_with_the_name_of_the_first_and_the_lock_of_a_dead_one_is
         .iter()
         .map(|it| [&it["verb"], &it["outcome"]].map(|it| it.as_str().unwrap_or_default()))
         .collect();
-    let wanted = [["secrets import", "done"], ["secrets edit", "cut short"], ["secrets rotate-key", "done"]];
-    assert_eq!(told, wanted);
+    let story = [["secrets import", "done"], ["secrets edit", "cut short"], ["secrets rotate-key", "done"]];
+    assert_eq!(told, story);
 }
 
 #[test]
