@@ -214,11 +214,11 @@ impl Address {
         // Servers of others seldom have a name for every bucket, and a region that means something.
         let path_style = self.path_style.unwrap_or(endpoint.is_some());
         builder = builder.with_virtual_hosted_style_request(!path_style);
+        let client = client(endpoint.as_deref());
         if let Some(endpoint) = endpoint {
             self.check_endpoint(&endpoint)?;
             builder = builder.with_endpoint(endpoint);
         }
-        let client = client(self.plain_http);
         let built = builder.with_client_options(client).with_retry(retry()).build();
         built.map(|store| Arc::new(store) as _).map_err(|error| unbuilt(&error))
     }
@@ -234,7 +234,7 @@ impl Address {
             self.check_endpoint(endpoint)?;
             builder = builder.with_base_url(endpoint);
         }
-        let built = builder.with_client_options(client(self.plain_http)).with_retry(retry()).build();
+        let built = builder.with_client_options(client(self.endpoint.as_deref())).with_retry(retry()).build();
         built.map(|store| Arc::new(store) as _).map_err(|error| unbuilt(&error))
     }
 
@@ -251,11 +251,13 @@ impl Address {
         if let Some(account) = &self.account {
             builder = builder.with_account(account);
         }
-        if let Some(endpoint) = self.endpoint.clone().or(endpoint) {
+        let endpoint = self.endpoint.clone().or(endpoint);
+        let client = client(endpoint.as_deref());
+        if let Some(endpoint) = endpoint {
             self.check_endpoint(&endpoint)?;
             builder = builder.with_endpoint(endpoint);
         }
-        let built = builder.with_client_options(client(self.plain_http)).with_retry(retry()).build();
+        let built = builder.with_client_options(client).with_retry(retry()).build();
         built.map(|store| Arc::new(store) as _).map_err(|error| unbuilt(&error))
     }
 
@@ -310,9 +312,10 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// HTTP in plain was judged by the endpoint.
-fn client(_plain: bool) -> ClientOptions {
-    ClientOptions::new().with_allow_http(true).with_connect_timeout(CONNECTING).with_timeout(ASKING)
+/// HTTP without encryption is spoken with an endpoint that was judged, and with nobody that it leads to.
+fn client(endpoint: Option<&str>) -> ClientOptions {
+    let plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    ClientOptions::new().with_allow_http(plain).with_connect_timeout(CONNECTING).with_timeout(ASKING)
 }
 
 fn retry() -> RetryConfig {
