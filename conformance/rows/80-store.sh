@@ -12,7 +12,7 @@ judge_store() {
     ichor=$(need_verb log verify)
     server=$(need_versitygw)
     mkdir judged
-    python3 "$HERE/store/$program" "$@" "$ichor" "$server" "$REPOSITORY/examples/minimal/ichor.yaml" "$WORK/judged" >said.txt ||
+    python3 -B "$HERE/store/$program" "$@" "$ichor" "$server" "$REPOSITORY/examples/minimal/ichor.yaml" "$WORK/judged" >said.txt ||
         fail "$(head -n 1 said.txt)"
     note "$(cat said.txt)"
 }
