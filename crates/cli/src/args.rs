@@ -12,6 +12,8 @@ mod init;
 mod kubeconfig;
 mod lab;
 mod lifetime;
+mod lock;
+mod log;
 mod man;
 mod plan;
 mod pve;
@@ -39,6 +41,8 @@ pub use self::{
     init::Init,
     kubeconfig::Kubeconfig,
     lab::{Event, Faults, Host, Lab, LabVerb, Profile, PveRelease, Serve, Server},
+    lock::{Lock, LockVerb},
+    log::{Log, LogVerb},
     man::Man,
     plan::{Graph, Plan},
     pve::{Major, Purpose, Pve, PveVerb, Role, Setup, token_of},
@@ -129,9 +133,19 @@ pub struct Global {
         default_value = "auto"
     )]
     pub color: Color,
+    /// How long to wait for somebody else who is at work on the cluster, as in `5m`. Absent: stops with exit code 5.
+    #[arg(long, global = true, value_name = "DURATION", env = "ICHOR_LOCK_TIMEOUT", hide_env_values = true, value_parser = lifetime::parse)]
+    pub lock_timeout: Option<std::time::Duration>,
     /// The world that is asked and changed.
     #[command(flatten)]
     pub world: world::World,
+}
+
+impl Global {
+    /// Returns how long to wait for somebody else.
+    pub fn lock_wait(&self) -> std::time::Duration {
+        self.lock_timeout.unwrap_or_default()
+    }
 }
 
 /// What to do. Each verb is described by its own struct, from which its help is made.
@@ -147,6 +161,8 @@ pub enum Verb {
     Health(Health),
     Destroy(Destroy),
     Secrets(Secrets),
+    Lock(Lock),
+    Log(Log),
     Render(Render),
     Talosconfig(Talosconfig),
     Kubeconfig(Kubeconfig),

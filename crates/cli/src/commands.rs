@@ -12,6 +12,8 @@ mod init;
 mod kubeconfig;
 mod lab;
 mod live;
+mod lock;
+mod log;
 mod man;
 mod plan;
 mod pve;
@@ -45,6 +47,8 @@ pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Verb::Health(_) => health::run(&cli.global, terminal),
         Verb::Destroy(args) => destroy::run(args, &cli.global, terminal),
         Verb::Secrets(args) => secrets::run(&args.verb, &cli.global, terminal),
+        Verb::Lock(args) => lock::run(&args.verb, &cli.global, terminal),
+        Verb::Log(args) => log::run(&args.verb, &cli.global, terminal),
         Verb::Render(args) => render::run(args, &cli.global, terminal),
         Verb::Talosconfig(args) => talosconfig::run(args, &cli.global, terminal),
         Verb::Kubeconfig(args) => kubeconfig::run(args, &cli.global, terminal),

@@ -7,9 +7,14 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use ichor_engine::{Past, journal::Sink};
+use ichor_engine::{
+    Past,
+    journal::{Entry, Line, Sink},
+};
+use ichor_store::lock::Lease;
 
 use crate::{
     files::{self, NotAFile, Unreadable},
@@ -119,9 +124,42 @@ impl Sink for JournalFile {
     }
 }
 
+/// A journal that nothing is begun in once the lock is lost. Every step is written down before it is begun, so this
+/// is the last moment to stop.
+pub struct Guarded {
+    journal: JournalFile,
+    lease: Option<Arc<Lease>>,
+}
+
+impl Guarded {
+    /// Guards a journal by a lock, if there is one.
+    pub const fn new(journal: JournalFile, lease: Option<Arc<Lease>>) -> Self {
+        Self { journal, lease }
+    }
+}
+
+impl Sink for Guarded {
+    fn append(&mut self, line: &str) -> io::Result<()> {
+        let begins =
+            serde_json::from_str::<Line>(line).is_ok_and(|it| matches!(it.entry, Entry::Started { .. }));
+        if let Some(lease) = self.lease.as_ref().filter(|_| begins) {
+            lease.check().map_err(io::Error::other)?;
+        }
+        self.journal.append(line)
+    }
+}
+
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::{
+        os::unix::fs::{PermissionsExt, symlink},
+        time::Duration,
+    };
+
+    use ichor_store::{
+        Bucket,
+        lock::{Request, Terms},
+    };
 
     use super::*;
 
@@ -186,5 +224,35 @@ mod tests {
         let refused = open(&path, &Past::default()).expect_err("a link");
         assert!(refused.to_string().contains("link"), "{refused}");
         assert_eq!(fs::read_to_string(&precious).expect("a file"), started("a"));
+    }
+
+    #[test]
+    fn nothing_is_begun_once_the_lock_is_lost() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let now = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let clock = Arc::clone(&now);
+        let terms = Terms::default();
+        let request = Request {
+            holder: crate::keeping::this_run("up").expect("a name"),
+            terms,
+            wait: Duration::ZERO,
+            uptime: Arc::new(move || Duration::from_secs(clock.load(std::sync::atomic::Ordering::SeqCst))),
+            is_dead: &|_| false,
+            waiting: &|_| {},
+        };
+        let taken = runtime.block_on(ichor_store::lock::take(Arc::new(Bucket::in_memory()), request));
+        let lease = Arc::new(taken.expect("taken").0);
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("journal.jsonl");
+        let journal = open(&path, &Past::default()).expect("open");
+        let mut guarded = Guarded::new(journal, Some(lease));
+        guarded.append(&started("a")).expect("held");
+        now.store(terms.lease.as_secs(), std::sync::atomic::Ordering::SeqCst);
+        let refused = guarded.append(&started("b")).expect_err("lost");
+        assert!(refused.to_string().contains("lock"), "{refused}");
+        // What was in flight is still told.
+        let ended = r#"{"schema":1,"run":"r","step":"a","what":"ended","known":true,"outcome":"done"}"#;
+        guarded.append(ended).expect("told");
+        assert_eq!(in_flight(&read_past(&path)), Vec::<&str>::new());
     }
 }

@@ -16,6 +16,7 @@ mod failure;
 mod files;
 mod inventory_files;
 mod journal;
+mod keeping;
 mod operating_system;
 mod programs;
 mod questions;

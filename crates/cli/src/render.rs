@@ -16,6 +16,7 @@ pub mod graph;
 pub mod headcount;
 pub mod health;
 pub mod hosts;
+pub mod keeping;
 pub mod machines;
 pub mod placement;
 pub mod places;

@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use ichor_model::{Desired, Findings};
 use ichor_net::{Dial, Trust};
-use ichor_ops::{Halt, Keeping, Site, live::Reach};
+use ichor_ops::{Halt, Keeping, Site, halt::only, live::Reach, store::Store};
 use ichor_pve::Token;
 use tokio::runtime::Runtime;
 
@@ -73,7 +73,7 @@ impl World {
     ) -> Result<Self, Halt> {
         match place {
             Place::Real => real::open(&OperatingSystem, site, runtime, terminal),
-            Place::Lab => lab::open(site, lab_file(site), runtime),
+            Place::Lab => lab::open(site, lab_file(site)?, runtime),
             Place::LabIn(file) => lab::open(site, file.to_owned(), runtime),
         }
     }
@@ -146,7 +146,11 @@ pub const fn keeping_in(place: Place<'_>) -> Keeping {
 pub fn desired_in(place: Place<'_>, desired: &Desired) -> Desired {
     let mut desired = desired.clone();
     if place != Place::Real {
-        desired.store = format!("{}/lab", desired.store.trim_end_matches('/'));
+        let (place, settings) = match desired.store.split_once('?') {
+            Some((place, settings)) => (place, format!("?{settings}")),
+            None => (desired.store.as_str(), String::new()),
+        };
+        desired.store = format!("{}/lab{settings}", place.trim_end_matches('/'));
         desired.secrets_file = None;
         desired.recipients.clear();
     }
@@ -159,6 +163,8 @@ pub fn with_site_in<T>(place: Place<'_>, site: Site<'_>, act: impl FnOnce(Site<'
     act(Site { desired: &desired, keeping: keeping_in(place), ..site })
 }
 
-fn lab_file(site: Site<'_>) -> PathBuf {
-    site.path(&site.desired.store).join("lab").join(site.name()).join("lab.json")
+/// A lab lies beside its secrets; that of a store in a bucket, in the mirror.
+fn lab_file(site: Site<'_>) -> Result<PathBuf, Halt> {
+    let store = with_site_in(Place::Lab, site, Store::of).map_err(|finding| Halt::invalid(only(*finding)))?;
+    Ok(store.file("lab.json"))
 }

@@ -5,6 +5,7 @@
 //!   secrets, [`place`] knows what must never be written over;
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   edits, exports and shows them; [`keyring`] has the user's keys, and [`recipients`] those of others;
+//! - [`keep`] shares the store: its lock, its generations, its audit trail;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
 //! - [`account`] makes the account on Proxmox that a cluster is run with;
 //! - [`health`] checks a cluster that was looked at, [`doctor`] everything that could stand in its way;
@@ -27,6 +28,7 @@ pub mod halt;
 pub mod health;
 pub mod image;
 pub mod init;
+pub mod keep;
 pub mod keyring;
 pub mod live;
 pub mod masked;

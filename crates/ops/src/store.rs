@@ -4,11 +4,15 @@
 //! the inventory names a file of its own. One in plain, `secrets.yaml`, is read where there is no other.
 //! `<store>/<cluster>/cluster.json` is the record: the contract the cluster was made with.
 //! The store keeps itself out of git.
+//!
+//! A store in a bucket has a mirror in `.ichor`, beside the inventory, which looks the same. Verbs read and write the
+//! mirror; [`crate::keep`] brings it and the bucket together.
 
 use std::path::{Path, PathBuf};
 
 use ichor_model::{Code, Finding, Findings, Minor};
 use ichor_plan::support;
+use ichor_store::{Address, BadAddress};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -26,6 +30,10 @@ const IGNORE_ALL: &[u8] = b"*\n";
 /// The bundle's name, and that of one in plain.
 const SEALED: &str = "secrets.sops.yaml";
 const PLAIN: &str = "secrets.yaml";
+/// The record's name.
+const RECORD: &str = "cluster.json";
+/// Where the mirrors of buckets are, beside the inventory.
+const MIRRORS: &str = ".ichor";
 /// The number of the record's language.
 const SCHEMA: u32 = 1;
 
@@ -44,6 +52,8 @@ pub struct Store {
     plain: Option<PathBuf>,
     /// How it is written.
     keeping: Keeping,
+    /// The bucket that the directories mirror; none, if they are the store.
+    shared: Option<Address>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,14 +67,12 @@ impl Store {
     /// Returns the store of a cluster, if it is of a kind that can be used.
     pub fn of(site: Site<'_>) -> Result<Self, Box<Finding>> {
         let store = &site.desired.store;
-        if store.contains("://") {
-            return Err(Box::new(
-                Finding::error(Code::STORE_KIND, None, "stores in buckets are not there yet")
-                    .because("the inventory keeps its secrets in one")
-                    .remedy("use a directory until then: `store: {path: .ichor}`"),
-            ));
-        }
-        let root = site.path(store);
+        let shared = store.contains("://").then(|| store.parse::<Address>()).transpose();
+        let shared = shared.map_err(|why| Box::new(not_a_store(&why)))?;
+        let root = match &shared {
+            Some(address) => site.path(MIRRORS).join(address.slug()),
+            None => site.path(store),
+        };
         let directory = root.join(site.name());
         let named = site.desired.secrets_file.as_ref().map(|file| site.path(file));
         let plain = directory.join(PLAIN);
@@ -76,12 +84,30 @@ impl Store {
         if bundle.extension().is_some_and(|extension| extension == "age") {
             return Err(Box::new(not_as_a_whole(&bundle)));
         }
-        Ok(Self { home: site.home().to_owned(), root, directory, bundle, plain, keeping: site.keeping })
+        let home = site.home().to_owned();
+        Ok(Self { home, root, directory, bundle, plain, keeping: site.keeping, shared })
     }
 
     /// Returns the store's directory.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Returns the bucket that the store's directory mirrors; nothing, if it is the store.
+    pub const fn shared(&self) -> Option<&Address> {
+        self.shared.as_ref()
+    }
+
+    /// Returns the names of the files that must not be lost, and that everybody who works on the cluster needs. A
+    /// bundle in plain is not copied to where nobody would look for one.
+    pub fn lasting(&self) -> Vec<String> {
+        let bundle = match (self.keeping, &self.shared) {
+            (Keeping::Encrypted, _) => SEALED,
+            // Those of a lab open nothing, and two who rehearse together need the same.
+            (Keeping::Plain, Some(_)) => PLAIN,
+            (Keeping::Plain, None) => return vec![RECORD.into()],
+        };
+        vec![bundle.into(), RECORD.into()]
     }
 
     /// Whether the bundle is there. What cannot be asked about counts as there.
@@ -126,7 +152,7 @@ impl Store {
 
     /// Returns the path of the record.
     pub fn record(&self) -> PathBuf {
-        self.directory.join("cluster.json")
+        self.directory.join(RECORD)
     }
 
     /// Returns the contract that the cluster was made with, if that was recorded. What is left of secrets that
@@ -248,8 +274,7 @@ impl Store {
             return Ok(());
         }
         let bundle = self.bundle.file_name().and_then(|name| name.to_str());
-        let is_ours =
-            |name: &str| [".gitignore", "cluster.json", PLAIN].contains(&name) || Some(name) == bundle;
+        let is_ours = |name: &str| [".gitignore", RECORD, PLAIN].contains(&name) || Some(name) == bundle;
         whole::sweep(system, &self.root, is_ours)?;
         whole::sweep(system, &self.directory, is_ours)?;
         whole::sweep(system, place::directory_of(&self.bundle), |name| Some(name) == bundle)
@@ -291,7 +316,7 @@ impl Store {
 
     /// Makes the directories, closes those that are ours, and keeps them out of git before there is a secret
     /// in them.
-    fn prepare(&self, system: &dyn System) -> Result<Findings, Halt> {
+    pub fn prepare(&self, system: &dyn System) -> Result<Findings, Halt> {
         if place::settle(system, &self.home).starts_with(place::settle(system, &self.root)) {
             return Err(Halt::refused(only(holds_inventory(&self.root))));
         }
@@ -383,6 +408,12 @@ fn does_not_ignore(path: &Path) -> Finding {
     Finding::warning(Code::IN_GIT, None, message)
         .because("ichor did not write it, and it does not keep out everything in its directory")
         .remedy("make `*` its last line")
+}
+
+fn not_a_store(why: &BadAddress) -> Finding {
+    Finding::error(Code::STORE_KIND, None, "the store of the inventory cannot be used")
+        .because(&why.message)
+        .remedy(&why.remedy)
 }
 
 fn holds_inventory(root: &Path) -> Finding {

@@ -84,7 +84,7 @@ where
     M: Fn(&Desired, &Bundle) -> Result<(Made, Findings), Halt>,
 {
     asked.check(global)?;
-    let mut session = match Session::open(global, terminal)? {
+    let mut session = match Session::open_for(asked.secrets, global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };

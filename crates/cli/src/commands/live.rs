@@ -37,6 +37,7 @@ use crate::{
     args::{Global, Place},
     exit::Exit,
     failure::Failure,
+    keeping::{self, Ask, Held},
     operating_system::OperatingSystem,
     render::progress::Wait,
     terminal::Terminal,
@@ -61,6 +62,15 @@ pub enum Intent {
 }
 
 impl Intent {
+    /// Returns the verb, as others are told of it.
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Look | Self::Plan => "plan",
+            Self::Remove { .. } => "destroy",
+            Self::Make => "up",
+        }
+    }
+
     /// Whether something is changed; nobody else may meanwhile.
     const fn changes(self) -> bool {
         matches!(self, Self::Make | Self::Remove { dry_run: false })
@@ -85,6 +95,8 @@ pub struct Stage<'s> {
     pub runtime: &'s Runtime,
     /// The lab's file, if it is one.
     pub lab: Option<&'s std::path::Path>,
+    /// The lock, if something is going to be changed.
+    pub held: Option<&'s Held>,
     scene: &'s Scene<'s>,
     materials: Option<&'s Materials>,
 }
@@ -112,6 +124,7 @@ impl Stage<'_> {
             bundle: Some(&found.bundle),
             runtime: self.runtime,
             lab: self.lab,
+            held: self.held,
             scene: self.scene,
             materials: self.materials,
         };
@@ -146,12 +159,13 @@ pub fn with<'t, T>(
     let runtime = runtime
         .map_err(|error| Failure::new(Exit::Failed, "the run cannot start").because(error.to_string()))?;
     let place = global.world.place();
-    let mut offline = match Session::open(global, terminal)? {
+    let mut offline = match Session::open_kept(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(Gate::Closed(exit)),
     };
     let opened = offline.with_one(|site, _| {
         let making = with_site_in(place, site, |site| make_key(site, intent));
+        let held = with_site_in(place, site, |site| take(site, intent, global, &runtime, terminal))?;
         let world = World::open(place, site, &runtime, terminal)?;
         let lock = with_site_in(place, site, |site| hold(site, intent))?;
         let pve = proxmox(&site.desired.proxmox.endpoint, &world.reach)?;
@@ -159,9 +173,9 @@ pub fn with<'t, T>(
         let survey = runtime.block_on(first_look(&pve, site.desired))?;
         drop(waiting);
         let seen = survey.world(site.desired);
-        Ok(((world, lock, survey, seen, making), Findings::new()))
+        Ok(((world, held, lock, survey, seen, making), Findings::new()))
     })?;
-    let (world, lock, survey, seen, making) = match opened {
+    let (world, held, lock, survey, seen, making) = match opened {
         Gate::Open(opened) => opened,
         Gate::Closed(exit) => return Ok(Gate::Closed(exit)),
     };
@@ -172,7 +186,7 @@ pub fn with<'t, T>(
     session.add(world.findings.clone());
     let acted = session.with_one(|site, sources| {
         let done = with_site_in(place, site, |site| {
-            let lock = lock.as_ref();
+            let (lock, held) = (lock.as_ref(), held.as_ref());
             let scene = Scene {
                 place,
                 site,
@@ -181,6 +195,7 @@ pub fn with<'t, T>(
                 survey: &survey,
                 intent,
                 lock,
+                held,
                 terminal,
                 sources: RefCell::new(std::mem::take(sources)),
                 making: RefCell::new(making),
@@ -205,7 +220,19 @@ fn make_key(site: Site<'_>, intent: Intent) -> Option<Making> {
     needed.then(|| thread::spawn(RsaKey::generate))
 }
 
-/// Keeps other runs of the cluster out, unless this one only looks.
+/// Keeps everybody else from changing the cluster, unless this run only looks.
+fn take(
+    site: Site<'_>,
+    intent: Intent,
+    global: &Global,
+    runtime: &Runtime,
+    terminal: &Terminal,
+) -> Result<Option<Held>, Halt> {
+    let ask = Ask { verb: intent.verb(), wait: global.lock_wait() };
+    intent.changes().then(|| keeping::take(site, ask, runtime, terminal)).transpose()
+}
+
+/// Keeps what others of this machine write to the store for a moment out of it, unless this run only looks.
 fn hold(site: Site<'_>, intent: Intent) -> Result<Option<Lock>, Halt> {
     let store = store_of(site)?;
     intent.changes().then(|| store.hold(&OperatingSystem)).transpose()
@@ -228,6 +255,7 @@ struct Scene<'w> {
     survey: &'w Survey,
     intent: Intent,
     lock: Option<&'w Lock>,
+    held: Option<&'w Held>,
     terminal: &'w Terminal,
     sources: RefCell<Sources>,
     making: RefCell<Option<Making>>,
@@ -263,6 +291,7 @@ impl Scene<'_> {
             bundle,
             runtime: self.runtime,
             lab,
+            held: self.held,
             scene: self,
             materials: materials.as_ref(),
         };
@@ -331,6 +360,8 @@ impl Scene<'_> {
             None => RsaKey::generate(),
         };
         let mut new = secrets::new_within(&OperatingSystem, self.site, key, lock)?;
+        // Nothing is made with secrets that others could not have.
+        self.held.map_or(Ok(()), Held::commit)?;
         new.findings.extend(new.chosen.and_then(|chosen| chosen.note()).into_iter().collect());
         Ok(new.findings)
     }

@@ -25,7 +25,7 @@ use crate::{
 /// Renders the clusters.
 pub fn run(args: &Render, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     one_reader_of_stdin(global, args.secrets.as_deref())?;
-    let mut session = match Session::open(global, terminal)? {
+    let mut session = match Session::open_for(args.secrets.as_deref(), global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };

@@ -1,20 +1,27 @@
 //! Carrying out a plan: asking first, showing how it goes, and telling how it ended.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead, IsTerminal, Write},
+};
 
-use ichor_engine::{Cancel, Haste, Journal, RunReport};
+use ichor_engine::{Cancel, Haste, Journal, Outcome, RunReport};
 use ichor_model::{Code, Desired, Finding, Observed};
 use ichor_ops::{
     Halt, HaltKind, System,
     converge::{Ended, Goal, converge},
+    keep::JOURNAL,
+    saved_plan::SavedPlan,
 };
 use ichor_plan::ClusterPlan;
+use ichor_store::{audit::Deed, lock::Lease};
 
 use super::live::Stage;
 use crate::{
     exit::Exit,
     failure::Failure,
     journal,
+    keeping::Held,
     operating_system::OperatingSystem,
     render::{
         progress::{Clock, Form, Progress},
@@ -101,12 +108,17 @@ pub fn carry_out(
     if plan.is_empty() {
         return Ok(Ending { observed: stage.observed.clone(), report: None, done: true });
     }
-    let path = stage.store.file("journal.jsonl");
+    let path = stage.store.file(JOURNAL);
     let past = journal::read_past(&path);
     let clock = Clock::real();
     let journal = journal::open(&path, &past).map_err(|error| Halt::unwritable(&path, &error))?;
-    let run = OperatingSystem.now().to_string();
-    let journal = Journal::new(run, Box::new(journal));
+    let run = match stage.held {
+        Some(held) => held.run().to_owned(),
+        None => OperatingSystem.now().to_string(),
+    };
+    let lease = stage.held.map(|held| held.lease().clone());
+    let journal = Journal::new(run, Box::new(journal::Guarded::new(journal, lease.clone())));
+    let copying = stage.held.map(|held| held.copy_journal(&path));
     let form = if asked.json { Form::Json } else { Form::People };
     let progress = Progress::new(form, plan, terminal);
     let cancel = Cancel::default();
@@ -115,9 +127,18 @@ pub fn carry_out(
             converge(stage.live, goal, stage.observed.clone(), &journal, past, progress.sink(), &cancel);
         tokio::pin!(run);
         let mut stop = Stop::listen();
+        let lost = lost(lease.as_deref());
+        tokio::pin!(lost);
+        let mut is_held = true;
         loop {
             tokio::select! {
                 ended = &mut run => break ended,
+                () = &mut lost, if is_held => {
+                    is_held = false;
+                    // Nothing new is begun; what is in flight cannot be called back.
+                    cancel.ask();
+                    progress.say("the lock was lost: finishing what is in flight, and nothing more");
+                }
                 () = stop.asked() => {
                     cancel.ask();
                     progress.say(match cancel.haste() {
@@ -127,7 +148,16 @@ pub fn carry_out(
                 }
             }
         }
-    })?;
+    });
+    drop(journal);
+    drop(copying);
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(halt) => {
+            leave(stage, plan, None, "failed")?;
+            return Err(halt);
+        }
+    };
     let Ended { observed, report, done, findings } = ended;
     if let Some(report) = &report {
         let lasted = progress.lasted();
@@ -150,11 +180,65 @@ pub fn carry_out(
             terminal.tell(run_report::text(finish).trim_end());
         }
     }
+    let lost = stage.held.map_or(Ok(()), Held::check);
+    let ending = Ending { observed, report, done };
+    let outcome = if findings.has_errors() { Exit::PartWay } else { ending.exit() };
+    match lost {
+        Ok(()) => leave(stage, plan, ending.report.as_ref(), in_a_word(outcome))?,
+        Err(halt) => return Err(halt),
+    }
     if findings.has_errors() {
         // Much was done before they were met, and the report says what.
         return Err(Halt { kind: HaltKind::PartWay, findings });
     }
-    Ok(Ending { observed, report, done })
+    Ok(ending)
+}
+
+/// Waits until the lock is lost, if there is one.
+async fn lost(lease: Option<&Lease>) {
+    match lease {
+        Some(lease) => drop(lease.lost().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Leaves an entry in the audit trail, and what has changed in the store.
+fn leave(
+    stage: &Stage<'_>,
+    plan: &ClusterPlan,
+    report: Option<&RunReport>,
+    outcome: &str,
+) -> Result<(), Halt> {
+    let Some(held) = stage.held else { return Ok(()) };
+    let mut counts = BTreeMap::new();
+    for outcome in report.iter().flat_map(|report| report.outcomes.values()) {
+        *counts.entry(word(outcome).to_owned()).or_default() += 1;
+    }
+    let plan = ichor_store::digest(&SavedPlan::new(stage.site.desired, plan).bytes());
+    held.finish(|deed| Deed { plan: Some(plan), counts, ..deed }, outcome)
+}
+
+/// Says how a run ended, for the audit trail.
+const fn in_a_word(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Done => "done",
+        Exit::PartWay => "part-way",
+        Exit::Refused => "refused",
+        Exit::Interrupted => "interrupted",
+        _ => "failed",
+    }
+}
+
+const fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "done",
+        Outcome::Skipped => "skipped",
+        Outcome::Failed { .. } => "failed",
+        Outcome::Refused { .. } => "refused",
+        Outcome::Unknown { .. } => "unknown",
+        Outcome::Blocked { .. } => "blocked",
+        Outcome::NotBegun => "not begun",
+    }
 }
 
 /// Shows a cluster as it is.

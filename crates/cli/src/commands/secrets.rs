@@ -19,6 +19,7 @@ use crate::{
     args::{Export, Global, Import, Output, SecretsVerb},
     exit::Exit,
     failure::Failure,
+    keeping::{self, Ask},
     operating_system::OperatingSystem,
     programs,
     render::{
@@ -42,26 +43,33 @@ pub fn run(verb: &SecretsVerb, global: &Global, terminal: &Terminal) -> Result<E
         SecretsVerb::Export(args) => export(args, global, terminal),
         SecretsVerb::Show => show(global, terminal),
         SecretsVerb::Identity => identity(global, terminal),
-        SecretsVerb::Encrypt(args) => change(args.sealed.as_deref(), global, terminal, |site, subject, _| {
-            secrets::encrypt(&OperatingSystem, site, subject)
-        }),
+        SecretsVerb::Encrypt(args) => {
+            let changing = Changing { verb: "secrets encrypt", file: args.sealed.as_deref() };
+            change(changing, global, terminal, |site, subject, _| {
+                secrets::encrypt(&OperatingSystem, site, subject)
+            })
+        }
         SecretsVerb::RotateKey(args) => {
-            change(args.sealed.as_deref(), global, terminal, |site, subject, _| {
+            let changing = Changing { verb: "secrets rotate-key", file: args.sealed.as_deref() };
+            change(changing, global, terminal, |site, subject, _| {
                 secrets::rotate_key(&OperatingSystem, site, subject)
             })
         }
         SecretsVerb::AddRecipient(args) => {
-            change(args.of.as_deref(), global, terminal, |site, subject, _| {
+            let changing = Changing { verb: "secrets add-recipient", file: args.of.as_deref() };
+            change(changing, global, terminal, |site, subject, _| {
                 secrets::add_recipients(&OperatingSystem, site, subject, &args.recipients)
             })
         }
         SecretsVerb::RemoveRecipient(args) => {
-            change(args.of.as_deref(), global, terminal, |site, subject, _| {
+            let changing = Changing { verb: "secrets remove-recipient", file: args.of.as_deref() };
+            change(changing, global, terminal, |site, subject, _| {
                 secrets::remove_recipients(&OperatingSystem, site, subject, &args.recipients)
             })
         }
         SecretsVerb::Edit(args) => {
-            change(args.sealed.as_deref(), global, terminal, |site, subject, sources| {
+            let changing = Changing { verb: "secrets edit", file: args.sealed.as_deref() };
+            change(changing, global, terminal, |site, subject, sources| {
                 let editor =
                     ["SOPS_EDITOR", "EDITOR"].iter().find_map(|name| variable(&OperatingSystem, name));
                 let editor = editor.as_ref().map_or(EDITOR, |text| text.as_str());
@@ -73,21 +81,45 @@ pub fn run(verb: &SecretsVerb, global: &Global, terminal: &Terminal) -> Result<E
     }
 }
 
+/// What is changed, and by which verb.
+#[derive(Clone, Copy)]
+struct Changing<'a> {
+    verb: &'static str,
+    /// A file; absent: the cluster's own secrets.
+    file: Option<&'a Path>,
+}
+
+/// Does something to the cluster's own secrets, while nobody else does.
+fn alone<T>(
+    verb: &'static str,
+    site: Site<'_>,
+    global: &Global,
+    terminal: &Terminal,
+    act: impl FnOnce(Site<'_>) -> Result<T, Halt>,
+) -> Result<T, Halt> {
+    with_site_in(global.world.place(), site, |site| {
+        let ask = Ask { verb, wait: global.lock_wait() };
+        keeping::changing(site, ask, terminal, || act(site))
+    })
+}
+
 /// Changes an encrypted file, and tells what became of it.
 fn change(
-    file: Option<&Path>,
+    changing: Changing<'_>,
     global: &Global,
     terminal: &Terminal,
     act: impl FnOnce(Site<'_>, Subject<'_>, &mut Sources) -> Result<Changed, Halt>,
 ) -> Result<Exit, Failure> {
-    let mut session = match Session::open(global, terminal)? {
+    let mut session = match Session::open_kept(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
     let place = global.world.place();
-    let subject = file.map_or(Subject::Bundle, Subject::File);
     let changed = session.with_one(|site, sources| {
-        let mut changed = with_site_in(place, site, |site| act(site, subject, sources))?;
+        let mut changed = match changing.file {
+            Some(file) => with_site_in(place, site, |site| act(site, Subject::File(file), sources))?,
+            None => alone(changing.verb, site, global, terminal, |site| act(site, Subject::Bundle, sources))?,
+        };
         let findings = std::mem::take(&mut changed.findings);
         Ok((changed, findings))
     })?;
@@ -124,13 +156,13 @@ fn new(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     // The key takes seconds, and nothing in the inventory changes it: it is begun before anything is read.
     let thread = std::thread::spawn(RsaKey::generate);
     let rsa = || thread.join().unwrap_or(Err(PkiError::Signing));
-    let mut session = match Session::open(global, terminal)? {
+    let mut session = match Session::open_kept(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
-    let place = global.world.place();
     let made = session.with_one(|site, _| {
-        let mut made = with_site_in(place, site, |site| secrets::new(&OperatingSystem, site, rsa))?;
+        let mut made =
+            alone("secrets new", site, global, terminal, |site| secrets::new(&OperatingSystem, site, rsa))?;
         let findings = std::mem::take(&mut made.findings);
         Ok((made, findings))
     })?;
@@ -144,14 +176,15 @@ fn new(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
 
 fn import(args: &Import, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     one_reader_of_stdin(global, Some(&args.input))?;
-    let mut session = match Session::open(global, terminal)? {
+    let mut session = match Session::open_kept(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
-    let (place, input) = (global.world.place(), Input::of(&args.input));
+    let input = Input::of(&args.input);
     let imported = session.with_one(|site, sources| {
-        let mut imported =
-            with_site_in(place, site, |site| secrets::import(&OperatingSystem, site, &input, sources))?;
+        let mut imported = alone("secrets import", site, global, terminal, |site| {
+            secrets::import(&OperatingSystem, site, &input, sources)
+        })?;
         let findings = std::mem::take(&mut imported.found.findings);
         Ok((imported, findings))
     })?;
@@ -165,7 +198,7 @@ fn import(args: &Import, global: &Global, terminal: &Terminal) -> Result<Exit, F
 }
 
 fn export(args: &Export, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    let mut session = match Session::open(global, terminal)? {
+    let mut session = match Session::open_kept(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
@@ -186,7 +219,7 @@ fn export(args: &Export, global: &Global, terminal: &Terminal) -> Result<Exit, F
 }
 
 fn show(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    let mut session = match Session::open(global, terminal)? {
+    let mut session = match Session::open_kept(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };

@@ -12,6 +12,7 @@ use crate::{
     clusters::{self, Clusters},
     exit::Exit,
     failure::Failure,
+    keeping,
     render::{
         document,
         envelope::envelope,
@@ -21,6 +22,7 @@ use crate::{
         text,
     },
     terminal::Terminal,
+    world::with_site_in,
 };
 
 /// Clusters without errors, and where output goes.
@@ -42,6 +44,36 @@ impl<'a> Session<'a> {
     /// Loads the clusters; errors in an inventory end the run.
     pub fn open(global: &Global, terminal: &'a Terminal) -> Result<Gate<Self>, Failure> {
         Self::open_in(global, terminal, &World::default())
+    }
+
+    /// Loads the clusters for a verb that uses what is kept about them: what is in a bucket is fetched first.
+    pub fn open_kept(global: &Global, terminal: &'a Terminal) -> Result<Gate<Self>, Failure> {
+        let mut session = match Self::open(global, terminal)? {
+            Gate::Open(session) => session,
+            closed @ Gate::Closed(_) => return Ok(closed),
+        };
+        if !session.clusters.resolved().any(|desired| desired.store.contains("://")) {
+            return Ok(Gate::Open(session));
+        }
+        let place = global.world.place();
+        let fetched = session.with_all(|site, _| {
+            with_site_in(place, site, keeping::refresh)?;
+            Ok(((), Findings::new()))
+        })?;
+        match fetched {
+            Gate::Closed(exit) => Ok(Gate::Closed(exit)),
+            // What was fetched says which contract a cluster was made with.
+            Gate::Open(_) => Self::open(global, terminal),
+        }
+    }
+
+    /// Does the same, unless other secrets are given than those that are kept.
+    pub fn open_for(
+        given: Option<&Path>,
+        global: &Global,
+        terminal: &'a Terminal,
+    ) -> Result<Gate<Self>, Failure> {
+        if given.is_some() { Self::open(global, terminal) } else { Self::open_kept(global, terminal) }
     }
 
     /// Loads the clusters as they are in a world that was seen.

@@ -12,6 +12,8 @@ mod rendering;
 mod sealed;
 mod secrets;
 mod setup;
+#[cfg(unix)]
+mod teams;
 mod verbs;
 
 use std::{fs, path::PathBuf, sync::OnceLock, time::Duration};

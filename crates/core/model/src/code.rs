@@ -336,8 +336,8 @@ catalogue! {
         "ichor wrote the file in an earlier run, and the inventory as it is now has no use for it. It may hold secrets. ichor names it and leaves it to you to remove.";
     2112 BAD_MATERIAL "a file that the inventory names cannot be used":
         "Patches, certificates and manifests are regular files of UTF-8 text with at most 1 MiB each. Their paths are relative to the inventory's directory, and none of them is the inventory itself.";
-    2113 STORE_KIND "this kind of store is not there yet":
-        "Stores in buckets can be written in an inventory and are used by a later ichor. A directory works: `store: {path: .ichor}`.";
+    2113 STORE_KIND "this store cannot be used":
+        "A store is a directory, `store: {path: .ichor}`, or a bucket: `s3://bucket/prefix`, `gs://bucket/prefix` or `azure://container/prefix`, with settings such as `?endpoint=https://s3.example:9000` behind it. Who asks comes out of the environment, under the names that the providers' own tools use, and never stands in an inventory. The endpoint is reached over HTTPS, unless it is on this machine or `plain_http=true` says otherwise.";
     2114 BAD_RECORD "ichor's record of the cluster cannot be used":
         "Beside the secrets ichor keeps `cluster.json`, with the machine-config contract that the cluster was made with. It is written by ichor alone. Restore it from a backup, or write the contract into the inventory as `cluster.contract` and remove the file.";
     2115 CERTIFICATE "a certificate cannot be made":
@@ -359,7 +359,7 @@ catalogue! {
     2123 AUTHORITY_ENDS "a certificate authority ends":
         "Nothing that an authority signed is accepted once it has ended, and a cluster whose authorities have ended cannot be reached any more. Authorities of Talos last ten years. Rotate them while they are valid: `talosctl rotate-ca` does it for the Talos API and for Kubernetes.";
     2124 BUSY "another run is at work here":
-        "Two runs that write to one directory could undo each other's work, so the second one stops before it writes anything. Run the same command again once the first one has ended.";
+        "Two runs that write to one directory could undo each other's work, so the second one stops before it writes anything, and says who is first. Run the same command again once the first one has ended, or let it wait with `--lock-timeout 5m`. The lock of a run whose process is gone is taken over at once on the same machine; elsewhere, when it has not been renewed for two minutes while somebody waits. `ichor lock break` takes it away from a run that is known to be dead.";
     2125 NO_SUCH_MACHINE "there is no such machine":
         "`--only` takes the names of machines, as `ichor plan` shows them. A name of a group stands for none of its members.";
     2130 SEALED "an encrypted file cannot be opened":
@@ -374,6 +374,20 @@ catalogue! {
         "The text in the editor was not what the file must hold, or the editor failed. The encrypted file is as it was, and the plain text that was edited is gone.";
     2135 SECRETS_LOST "the cluster has machines, and its secrets are not here":
         "Machines accept nothing that is made from other secrets than those they were configured with, so `up` makes none while VMs of the cluster exist. The secrets are in the store of whoever made the cluster, in a backup, or in the machine config of a control plane: `ichor secrets import FILE` takes them. `destroy` wants `--without-secrets` then: without them nothing but a name says that the VMs are of this inventory.";
+    2140 STORE_FAILED "the store does not do what is asked":
+        "The bucket or the directory that a cluster's store is in was not reached, does not know who asks, or refused. Nothing that is in it was changed. Who asks comes out of the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_REGION` for S3, `GOOGLE_APPLICATION_CREDENTIALS` for Google, `AZURE_STORAGE_ACCOUNT_NAME` and `AZURE_STORAGE_ACCOUNT_KEY` for Azure, or what the machine that ichor runs on has of its own.";
+    2141 STORE_UNFIT "the bucket cannot keep two runs apart":
+        "Before a bucket is used for the first time, ichor creates an object twice and replaces it with a version that is old. Both must be refused, or of two runs at once one would write over what the other has written. Some servers accept such conditions and ignore them.";
+    2142 STORE_REPLAY "the store shows less than was seen before":
+        "Every generation of a store names the one before it, and ichor remembers the newest one that this machine has seen. A store whose newest generation is older, or which has another one of the same number, was restored from a backup, or somebody puts old secrets in place of new ones. Nothing of it is used.";
+    2143 STORE_DAMAGED "what is in the store is not what was put there":
+        "Everything in a store has a checksum, and names the one before it. An object that has another one was changed by somebody else than ichor. Nothing of it is used.";
+    2144 LOCK_LOST "the lock was lost":
+        "Whoever changes a cluster holds a lock and renews it every few seconds. One that cannot be renewed for 40 seconds counts as lost, and the run stops before its next step, because somebody else may begin. What was done is done; the next run looks and goes on.";
+    2145 LOCK_ILLEGIBLE "the lock cannot be read":
+        "What is kept as `lock.json` is not a lock that this ichor knows. It may be of a newer one. If nobody is at work, `ichor lock break` takes it away.";
+    2146 AUDIT_BROKEN "the audit trail is broken":
+        "Each entry of the trail has the checksum of the one before it, and the newest generation of the store says where the trail ended. The finding names the first entry that does not fit: it, or the one before it, was changed or taken away by somebody else than ichor.";
     3101 UNREACHABLE "a server is not reached":
         "Nothing was changed. The finding says which server and what the operating system or the proxy said. Check the address, the route, the firewall and, for machines on a private network, `proxmox.jump`.";
     3102 UNTRUSTED "a server is not the one that it should be":

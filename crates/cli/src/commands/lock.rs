@@ -1,0 +1,72 @@
+//! `ichor lock`: who is at work on a cluster.
+
+use ichor_model::Findings;
+use ichor_ops::{Halt, halt::only, keep::Keep};
+use ichor_store::lock::Holder;
+
+use super::{
+    run::{Asked, not_confirmed},
+    session::{Gate, Session},
+};
+use crate::{
+    args::{Global, LockVerb},
+    exit::Exit,
+    failure::Failure,
+    keeping,
+    operating_system::OperatingSystem,
+    render::keeping as render,
+    terminal::Terminal,
+    world::with_site_in,
+};
+
+/// Does what was asked for.
+pub fn run(verb: &LockVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    if let LockVerb::Break { yes } = verb {
+        let asked = Asked { verb: "lock break", yes: *yes, dry_run: false, json: false };
+        asked.check(terminal)?;
+        return act(global, terminal, |keep| take_away(keep, &asked, terminal), render::broken_text);
+    }
+    act(global, terminal, |keep| keeping::runtime()?.block_on(keep.holder()), render::holder_text)
+}
+
+fn act(
+    global: &Global,
+    terminal: &Terminal,
+    act: impl FnOnce(&Keep<'_>) -> Result<Option<Holder>, Halt>,
+    text: fn(Option<&Holder>) -> String,
+) -> Result<Exit, Failure> {
+    let mut session = match Session::open(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    let holder = session.with_one(|site, _| {
+        let holder =
+            with_site_in(global.world.place(), site, |site| act(&Keep::open(&OperatingSystem, site)?))?;
+        Ok((holder, Findings::new()))
+    })?;
+    match holder {
+        Gate::Closed(exit) => Ok(exit),
+        Gate::Open(holder) => session
+            .show(|| text(holder.as_ref()), || vec![render::holder_value(session.name(), holder.as_ref())]),
+    }
+}
+
+/// Shows who holds the lock, asks, and takes it away. That it was leaves an entry in the audit trail.
+fn take_away(keep: &Keep<'_>, asked: &Asked, terminal: &Terminal) -> Result<Option<Holder>, Halt> {
+    let runtime = keeping::runtime()?;
+    // What cannot be read can be broken.
+    if let Ok(Some(holder)) = runtime.block_on(keep.holder()) {
+        terminal.tell(render::holder_text(Some(&holder)).trim_end());
+    }
+    if !asked.confirmed("If that run is alive, two will be at work at once.", "break") {
+        return Err(Halt::refused(only(not_confirmed("the lock is as it was"))));
+    }
+    let holder = runtime.block_on(keep.break_lock())?;
+    if let Some(holder) = &holder {
+        let breaker = keeping::this_run("lock break")?;
+        let outcome = format!("took the lock from {}", holder.who);
+        let deed = keep.deed(&breaker, breaker.since.clone(), &outcome);
+        runtime.block_on(keep.record(&deed))?;
+    }
+    Ok(holder)
+}

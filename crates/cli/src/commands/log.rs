@@ -1,0 +1,60 @@
+//! `ichor log`: what was done to a cluster, and whether somebody has changed what is written about it.
+
+use ichor_model::{Code, Finding, Findings};
+use ichor_ops::{Halt, Site, halt::only, keep::Keep};
+use ichor_store::audit::{Break, Trail};
+
+use super::session::{Gate, Session};
+use crate::{
+    args::{Global, LogVerb},
+    exit::Exit,
+    failure::Failure,
+    keeping,
+    operating_system::OperatingSystem,
+    render::keeping as render,
+    terminal::Terminal,
+    world::with_site_in,
+};
+
+/// Does what was asked for.
+pub fn run(verb: &LogVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut session = match Session::open(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    let verify = matches!(verb, LogVerb::Verify);
+    let trail = session.with_one(|site, _| {
+        let (trail, shown) = with_site_in(global.world.place(), site, read)?;
+        match trail.broken.as_ref().map(|broken| finding(broken, &shown)) {
+            Some(finding) if verify => Err(Halt::refused(only(finding))),
+            // Looking is not refused: it is how the place is found.
+            finding => Ok((trail, super::live::as_warnings(&finding.into_iter().collect::<Findings>()))),
+        }
+    })?;
+    let mut trail = match trail {
+        Gate::Closed(exit) => return Ok(exit),
+        Gate::Open(trail) => trail,
+    };
+    if let LogVerb::Show { last } = verb {
+        let older = trail.entries.len().saturating_sub(*last);
+        trail.entries.drain(..older);
+        return session.show(
+            || render::entries_text(&trail, older, terminal.width()),
+            || vec![render::entries_value(session.name(), &trail)],
+        );
+    }
+    session.show(|| render::whole_text(&trail), || vec![render::whole_value(session.name(), &trail)])
+}
+
+fn read(site: Site<'_>) -> Result<(Trail, String), Halt> {
+    let mut keep = Keep::open(&OperatingSystem, site)?;
+    let trail = keeping::runtime()?.block_on(keep.trail())?;
+    Ok((trail, keep.shown().to_owned()))
+}
+
+fn finding(broken: &Break, shown: &str) -> Finding {
+    let message = format!("the audit trail of `{shown}` is broken at entry {}", broken.number);
+    Finding::error(Code::AUDIT_BROKEN, None, message)
+        .because(&broken.why)
+        .remedy("ask who has access to the store; what is older than that entry is as it was written")
+}

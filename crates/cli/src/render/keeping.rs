@@ -1,0 +1,90 @@
+//! Locks and audit trails, for people and for programs.
+
+use ichor_store::{
+    audit::{Entry, Trail},
+    lock::Holder,
+};
+use serde_json::{Value, json};
+
+use super::{table::Table, text};
+
+/// Says who holds a lock.
+pub fn holder_text(holder: Option<&Holder>) -> String {
+    let Some(holder) = holder else { return "nobody is at work on the cluster\n".into() };
+    format!(
+        "{} is at work on the cluster, with `ichor {}`, since {}\nits process is {}, its run {}\n",
+        text::safe_line(&holder.who),
+        text::safe_line(&holder.verb),
+        text::safe_line(&holder.since),
+        holder.process.id,
+        text::safe_line(&holder.run),
+    )
+}
+
+/// Says whose lock was taken away.
+pub fn broken_text(holder: Option<&Holder>) -> String {
+    match holder {
+        None => "the lock is free\n".into(),
+        Some(holder) => format!("{} the lock of {}\n", text::good("took away"), text::safe_line(&holder.who)),
+    }
+}
+
+/// Returns who holds a lock, for programs.
+pub fn holder_value(cluster: &str, holder: Option<&Holder>) -> Value {
+    let holder = holder.map(|holder| {
+        json!({
+            "who": holder.who, "verb": holder.verb, "run": holder.run, "since": holder.since,
+            "process": holder.process.id,
+        })
+    });
+    json!({ "cluster": cluster, "holder": holder })
+}
+
+/// Shows entries, of which so many older ones are left out.
+pub fn entries_text(trail: &Trail, older: usize, width: Option<u16>) -> String {
+    if trail.entries.is_empty() {
+        return "nothing was done to the cluster yet\n".into();
+    }
+    let mut table = Table::new(["NO", "AT", "WHO", "VERB", "OUTCOME", "STEPS"]).numbers([0]);
+    for entry in &trail.entries {
+        let cells = [
+            entry.number.to_string(),
+            entry.deed.at.clone(),
+            entry.deed.who.clone(),
+            entry.deed.verb.clone(),
+            entry.deed.outcome.clone(),
+            counts(entry),
+        ];
+        table.row(cells);
+    }
+    let more = match older {
+        0 => String::new(),
+        older => format!("{older} older ones are not shown; `--last NUMBER` shows more\n"),
+    };
+    format!("{}{more}", table.render(width))
+}
+
+fn counts(entry: &Entry) -> String {
+    let counts = entry.deed.counts.iter().map(|(outcome, count)| format!("{count} {outcome}"));
+    counts.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns entries for programs.
+pub fn entries_value(cluster: &str, trail: &Trail) -> Value {
+    json!({ "cluster": cluster, "entries": trail.entries })
+}
+
+/// Says that a trail is whole.
+pub fn whole_text(trail: &Trail) -> String {
+    match &trail.end {
+        None => format!("{} there are no entries yet\n", text::good("whole:")),
+        Some(end) => {
+            format!("{} {} entries, the last with SHA-256 {}\n", text::good("whole:"), end.number, end.sha256)
+        }
+    }
+}
+
+/// Returns that a trail is whole, for programs.
+pub fn whole_value(cluster: &str, trail: &Trail) -> Value {
+    json!({ "cluster": cluster, "whole": true, "entries": trail.entries.len(), "end": trail.end })
+}

@@ -1,0 +1,194 @@
+//! Two people and one cluster: the lock, what it leaves behind, and the audit trail.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use super::{DEADLINE, Lab, lab_with_secrets, whole};
+
+/// Waits until something holds, and not for ever.
+#[expect(clippy::disallowed_methods, reason = "a real process is waited for")]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < DEADLINE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A run that holds the lock until it is killed: its editor does not end.
+struct Editing(Child);
+
+impl Editing {
+    fn begin(lab: &Lab) -> Self {
+        // It ends with whoever asked for it.
+        lab.write("editor", "#!/bin/sh\nwhile kill -0 $PPID; do sleep 0.1; done\n");
+        fs::set_permissions(lab.path("editor"), PermissionsExt::from_mode(0o700)).expect("mode");
+        let child = Command::new(env!("CARGO_BIN_EXE_ichor"))
+            .args(["secrets", "edit"])
+            .current_dir(lab.path(""))
+            .env("HOME", lab.home())
+            .env("USER", "ann")
+            .env_remove("GITHUB_ACTOR")
+            .env_remove("XDG_CONFIG_HOME")
+            .env("SOPS_EDITOR", lab.path("editor"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program runs");
+        let editing = Self(child);
+        until("the lock is held", || lock(lab)["holder"]["verb"] == "secrets edit");
+        editing
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("killed");
+        self.0.wait().expect("ended");
+    }
+}
+
+fn kept(lab: &Lab, name: &str) -> PathBuf {
+    lab.path(".ichor/a").join(name)
+}
+
+fn lock(lab: &Lab) -> Value {
+    let text = fs::read_to_string(kept(lab, "lock.json")).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+#[test]
+fn the_second_run_stops_with_the_name_of_the_first_and_the_lock_of_a_dead_one_is_taken() {
+    let lab = lab_with_secrets(&whole("a"));
+    let editing = Editing::begin(&lab);
+    let second = lab.run(&["secrets", "rotate-key"]);
+    assert_eq!(second.code, 5, "{}", second.stderr);
+    for word in ["ICH-2124", "`ann@", "ichor secrets edit", "--lock-timeout", "ichor lock break"] {
+        assert!(second.stderr.contains(word), "{word}: {}", second.stderr);
+    }
+    let waited = lab.run(&["--lock-timeout", "1s", "secrets", "rotate-key"]);
+    assert_eq!(waited.code, 5, "{}", waited.stderr);
+    assert!(waited.stderr.contains("waiting for `ann@"), "{}", waited.stderr);
+    let shown = lab.run(&["lock", "show"]);
+    assert!(shown.stdout.starts_with("ann@") && shown.stdout.contains("secrets edit"), "{}", shown.stdout);
+    // Reading needs no lock.
+    assert_eq!(lab.run(&["secrets", "show"]).code, 0);
+    editing.kill();
+    let third = lab.run(&["secrets", "rotate-key"]);
+    assert_eq!(third.code, 0, "{}", third.stderr);
+    assert!(third.stderr.contains("its lock was taken over"), "{}", third.stderr);
+    assert_eq!(lock(&lab)["holder"], Value::Null);
+    let log = lab.run(&["log", "show", "-o", "json"]);
+    let log: Value = serde_json::from_str(&log.stdout).expect("JSON");
+    let entries = log["entries"].as_array().expect("entries");
+    let told: Vec<_> = entries
+        .iter()
+        .map(|it| [&it["verb"], &it["outcome"]].map(|it| it.as_str().unwrap_or_default()))
+        .collect();
+    let story = [["secrets import", "done"], ["secrets edit", "cut short"], ["secrets rotate-key", "done"]];
+    assert_eq!(told, story);
+}
+
+#[test]
+fn a_lock_is_broken_by_command_and_never_without_a_word() {
+    let lab = lab_with_secrets(&whole("a"));
+    let editing = Editing::begin(&lab);
+    let asked = lab.run(&["lock", "break"]);
+    assert_eq!(asked.code, 3, "{}", asked.stderr);
+    assert_eq!(lock(&lab)["holder"]["verb"], "secrets edit");
+    let broken = lab.run(&["lock", "break", "--yes"]);
+    assert_eq!(broken.code, 0, "{}", broken.stderr);
+    assert!(broken.stdout.contains("ann@"), "{}", broken.stdout);
+    assert!(lab.run(&["lock", "show"]).stdout.contains("nobody"));
+    assert_eq!(lab.run(&["secrets", "rotate-key"]).code, 0);
+    editing.kill();
+    // What is no lock is not waited for, and can be broken.
+    fs::write(kept(&lab, "lock.json"), "{}").expect("a file");
+    let illegible = lab.run(&["secrets", "rotate-key"]);
+    assert!(illegible.code == 4 && illegible.stderr.contains("ICH-2145"), "{}", illegible.stderr);
+    assert_eq!(lab.run(&["lock", "break", "--yes"]).code, 0);
+    assert_eq!(lab.run(&["secrets", "rotate-key"]).code, 0);
+}
+
+#[test]
+fn a_trail_that_somebody_changed_is_found_out() {
+    let lab = lab_with_secrets(&whole("a"));
+    for _ in 0..2 {
+        assert_eq!(lab.run(&["secrets", "rotate-key"]).code, 0);
+    }
+    let whole = lab.run(&["log", "verify"]);
+    assert_eq!((whole.code, whole.stdout.contains("3 entries")), (0, true), "{}", whole.stdout);
+    let second = kept(&lab, "audit/00000002.json");
+    let before = fs::read_to_string(&second).expect("an entry");
+    fs::write(&second, before.replace("rotate-key", "show")).expect("a file");
+    let changed = lab.run(&["log", "verify"]);
+    assert_eq!(changed.code, 7, "{}", changed.stderr);
+    assert!(changed.stderr.contains("ICH-2146") && changed.stderr.contains("entry 3"), "{}", changed.stderr);
+    fs::write(&second, before).expect("a file");
+    // The newest is taken away, and nothing after it shows that; the generation does.
+    fs::remove_file(kept(&lab, "audit/00000003.json")).expect("an entry");
+    let cut = lab.run(&["log", "verify"]);
+    assert!(cut.code == 7 && cut.stderr.contains("entry 3"), "{}", cut.stderr);
+    // Looking goes on, with a warning.
+    let shown = lab.run(&["log", "show"]);
+    assert_eq!((shown.code, shown.stderr.contains("ICH-2146")), (0, true), "{}", shown.stderr);
+}
+
+#[test]
+fn what_is_kept_is_for_its_owner_alone_and_holds_no_secret_in_plain() {
+    let lab = lab_with_secrets(&whole("a"));
+    let script = format!("umask 000; '{}' secrets rotate-key", env!("CARGO_BIN_EXE_ichor"));
+    let run = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(lab.path(""))
+        .env("HOME", lab.home())
+        .env_remove("XDG_CONFIG_HOME")
+        .output();
+    assert!(run.expect("the program runs").status.success());
+    let secret = super::bundle().lines().find_map(|line| line.trim().strip_prefix("key: ")).expect("a key");
+    let mut looked = 0;
+    for directory in ["", "audit", "generations"] {
+        for entry in fs::read_dir(kept(&lab, directory)).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let mode = fs::metadata(&path).expect("something").permissions().mode() & 0o777;
+            assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+            if path.is_file() {
+                let text = String::from_utf8_lossy(&fs::read(&path).expect("a file")).into_owned();
+                assert!(!text.contains(secret), "{}", path.display());
+                looked += 1;
+            }
+        }
+    }
+    assert!(looked >= 7, "{looked}");
+}
+
+#[test]
+fn a_bucket_that_is_not_reached_stops_a_verb_before_it_begins_and_check_needs_none() {
+    let inventory = format!("{}store: s3://team/prod?endpoint=http://127.0.0.1:1\n", whole("a"));
+    let lab = Lab::new(&[("ichor.yaml", &inventory)]);
+    assert_eq!(lab.run(&["check"]).code, 0);
+    let run = |arguments: &[&str]| {
+        let mut command = lab.command(arguments);
+        command.env("AWS_ACCESS_KEY_ID", "CANARYKEY").env("AWS_SECRET_ACCESS_KEY", "CANARYSECRET");
+        super::Outcome::of(&mut command)
+    };
+    let made = run(&["secrets", "new"]);
+    assert_eq!(made.code, 4, "{}", made.stderr);
+    assert!(made.stderr.contains("ICH-2140") && made.stderr.contains("s3://team/prod"), "{}", made.stderr);
+    assert!(!made.stderr.contains("CANARY"), "{}", made.stderr);
+    let plain = inventory.replace("http://127.0.0.1:1", "http://s3.example:9000");
+    lab.write("ichor.yaml", plain);
+    let refused = run(&["secrets", "new"]);
+    assert_eq!(refused.code, 3, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("ICH-2113") && refused.stderr.contains("plain_http"),
+        "{}",
+        refused.stderr
+    );
+}

@@ -1,0 +1,451 @@
+//! What a team shares about a cluster: its store under a lock, in generations, with an audit trail.
+//!
+//! 1. [`Keep::open`]: the store as objects, in a bucket or in its directory;
+//! 2. [`Keep::refresh`]: the mirror of a bucket gets the newest generation, which must not be older than one that was
+//!    seen here;
+//! 3. [`Keep::take`]: nobody else changes the cluster until the lease is given back;
+//! 4. [`Keep::record`] and [`Keep::commit`]: what was done goes into the trail, and what has changed into the next
+//!    generation. Secrets are there before anything is made with them.
+//!
+//! A directory is its own mirror: what is in it counts, and its generations are there to go back to.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use ichor_machineconfig::secrets::SecretText;
+use ichor_model::{Code, Finding};
+use ichor_store::{
+    Directory, Fault, Objects, Put, Unfit, Version,
+    audit::{self, Deed, NotAdded, Trail},
+    generation::{self, Draft, Files, Flaw, Generation, Seen},
+    lock::{self, Holder, Lease, NotTaken, Request},
+    probe,
+};
+
+use crate::{
+    Halt, HaltKind, Site, System,
+    halt::only,
+    place,
+    store::Store,
+    system::{Links, is_absence},
+    whole,
+};
+
+/// The newest generation that was seen here, beside the mirror.
+const SEEN: &str = "seen.json";
+/// Says that a bucket was found to be fit.
+const PROBED: &str = "probed";
+/// The journal, in the mirror and in the bucket.
+pub const JOURNAL: &str = "journal.jsonl";
+/// Largest of our small files.
+const MAX_SMALL: usize = 4096;
+
+/// The store of a cluster as it is shared.
+pub struct Keep<'s> {
+    system: &'s dyn System,
+    store: Store,
+    cluster: String,
+    objects: Arc<dyn Objects>,
+    /// The store, as it is shown.
+    shown: String,
+    newest: Option<Generation>,
+}
+
+impl<'s> Keep<'s> {
+    /// Opens the store of a cluster. Nobody is asked yet.
+    pub fn open(system: &'s dyn System, site: Site<'_>) -> Result<Self, Halt> {
+        let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
+        let objects: Arc<dyn Objects> = match store.shared() {
+            None => Arc::new(Directory::new(store.directory())),
+            Some(address) => {
+                let variable = |name: &str| {
+                    system.variable(name).ok().flatten().map(|text: SecretText| text.expose().to_owned())
+                };
+                let bucket = address.below(site.name()).open(variable).map_err(|why| {
+                    let message = format!("the store `{address}` cannot be used");
+                    let finding = Finding::error(Code::STORE_KIND, None, message);
+                    Halt::invalid(only(finding.because(why.message).remedy(why.remedy)))
+                })?;
+                Arc::new(bucket)
+            }
+        };
+        Ok(Self::over(system, site.name(), store, objects))
+    }
+
+    /// Opens a store that is kept in these objects.
+    pub fn over(system: &'s dyn System, cluster: &str, store: Store, objects: Arc<dyn Objects>) -> Self {
+        let shown = match store.shared() {
+            Some(address) => address.to_string(),
+            None => store.directory().display().to_string(),
+        };
+        Self { system, store, cluster: cluster.to_owned(), objects, shown, newest: None }
+    }
+
+    /// Returns the objects.
+    pub fn objects(&self) -> &Arc<dyn Objects> {
+        &self.objects
+    }
+
+    /// Returns the store as it is shown.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Whether the store is in a bucket.
+    pub fn is_shared(&self) -> bool {
+        self.store.shared().is_some()
+    }
+
+    /// Makes the mirror of a bucket equal to the newest generation. A run of this machine that is at work in the
+    /// mirror keeps it as it is.
+    pub async fn refresh(&mut self) -> Result<(), Halt> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        self.look().await?;
+        let lock = match self.store.hold(self.system) {
+            Err(Halt { kind: HaltKind::Busy, .. }) => return Ok(()),
+            lock => lock?,
+        };
+        self.lay_out()?;
+        drop(lock);
+        Ok(())
+    }
+
+    /// Reads the newest generation.
+    async fn look(&mut self) -> Result<(), Halt> {
+        let seen = if self.is_shared() { self.seen()? } else { None };
+        let newest = generation::newest(&*self.objects, seen.as_ref()).await;
+        self.newest = newest.map_err(|flaw| Halt::preflight(only(self.flaw(&flaw))))?;
+        Ok(())
+    }
+
+    fn seen(&self) -> Result<Option<Seen>, Halt> {
+        let path = self.store.file(SEEN);
+        let contents = match self.system.read(&path, MAX_SMALL, Links::Refuse) {
+            Err(why) if why.is_missing() => return Ok(None),
+            contents => contents.ok(),
+        };
+        let seen = contents.and_then(|contents| serde_json::from_slice(&contents.bytes).ok());
+        seen.map(Some).ok_or_else(|| Halt::preflight(only(illegible(&path))))
+    }
+
+    /// Writes the files of the newest generation into the mirror, and remembers that it was seen.
+    fn lay_out(&self) -> Result<(), Halt> {
+        let none = Files::new();
+        let files = self.newest.as_ref().map_or(&none, |newest| &newest.files);
+        for name in self.store.lasting() {
+            let path = self.store.file(&name);
+            let done = match files.get(&name) {
+                Some(bytes) if self.holds(&path, bytes) => Ok(()),
+                Some(bytes) => whole::replace(self.system, &path, bytes),
+                None => match self.system.remove(&path) {
+                    Err(error) if !is_absence(&error) => Err(error),
+                    _ => Ok(()),
+                },
+            };
+            done.map_err(|error| Halt::unwritable(&path, &error))?;
+        }
+        self.newest.as_ref().map_or(Ok(()), |newest| self.remember(&newest.here))
+    }
+
+    fn holds(&self, path: &Path, bytes: &[u8]) -> bool {
+        let read = self.system.read(path, bytes.len(), Links::Refuse);
+        read.is_ok_and(|contents| contents.bytes.as_slice() == bytes)
+    }
+
+    /// Whether a file begins with these bytes. The journal here may know more than its copy, which comes later.
+    fn goes_on(&self, path: &Path, bytes: &[u8]) -> bool {
+        let read = self.system.read(path, ichor_store::MAX_BYTES, Links::Refuse);
+        read.is_ok_and(|contents| contents.bytes.starts_with(bytes))
+    }
+
+    fn remember(&self, seen: &Seen) -> Result<(), Halt> {
+        let path = self.store.file(SEEN);
+        let text = serde_json::to_vec(seen).unwrap_or_default();
+        if self.holds(&path, &text) {
+            return Ok(());
+        }
+        whole::replace(self.system, &path, &text).map_err(|error| Halt::unwritable(&path, &error))
+    }
+
+    /// Keeps everybody else from changing the cluster, and brings the mirror up to date.
+    ///
+    /// Returns the lease with whoever held the lock before and was cut short.
+    pub async fn take(&mut self, request: Request<'_>) -> Result<(Lease, Option<Holder>), Halt> {
+        // What is to be said about the directory is said by whoever writes secrets into it.
+        self.store.prepare(self.system)?;
+        self.prove_fit(&request.holder.run).await?;
+        let taken = lock::take(self.objects.clone(), request).await;
+        let (lease, cut) = taken.map_err(|why| self.not_taken(&why))?;
+        if let Err(halt) = self.prepare().await {
+            // What stands in the way is worth more than why the lock could not be given back.
+            let _ = lease.release().await;
+            return Err(halt);
+        }
+        Ok((lease, cut))
+    }
+
+    async fn prepare(&mut self) -> Result<(), Halt> {
+        if !self.is_shared() {
+            return self.look().await;
+        }
+        self.refresh().await?;
+        let path = self.store.file(JOURNAL);
+        match self.objects.get(JOURNAL).await.map_err(|fault| self.stopped(&fault))? {
+            Some(journal) if !self.goes_on(&path, &journal.bytes) => {
+                whole::replace(self.system, &path, &journal.bytes)
+                    .map_err(|error| Halt::unwritable(&path, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks a bucket once whether it keeps two runs apart.
+    async fn prove_fit(&self, nonce: &str) -> Result<(), Halt> {
+        let marker = self.store.file(PROBED);
+        if !self.is_shared() || matches!(self.system.exists(&marker), Ok(true)) {
+            return Ok(());
+        }
+        probe(&*self.objects, nonce).await.map_err(|why| match why {
+            Unfit::Fault(fault) => self.stopped(&fault),
+            why => Halt::refused(only(self.unfit(&why))),
+        })?;
+        whole::replace(self.system, &marker, b"").map_err(|error| Halt::unwritable(&marker, &error))
+    }
+
+    /// Adds what a run did to the audit trail.
+    pub async fn record(&self, deed: &Deed) -> Result<Seen, Halt> {
+        audit::add(&*self.objects, deed).await.map_err(|why| match why {
+            NotAdded::Fault(fault) => self.failed(&fault),
+            why => {
+                let message = format!("the audit trail of `{}` takes no entry", self.shown);
+                let finding = Finding::error(Code::AUDIT_BROKEN, None, message).because(why.to_string());
+                Halt::failed(only(finding.remedy("look where it is broken:\n    ichor log verify")))
+            }
+        })
+    }
+
+    /// Writes the next generation, if anything has changed since the newest one.
+    pub async fn commit(&mut self, lease: &Lease, at: &str, by: &str) -> Result<(), Halt> {
+        lease.check().map_err(|_| self.lost())?;
+        let files = self.gather()?;
+        let audit = audit::end(&*self.objects).await.map_err(|fault| self.failed(&fault))?;
+        let newest = self.newest.as_ref();
+        if newest
+            .map_or_else(|| files.is_empty() && audit.is_none(), |it| it.files == files && it.audit == audit)
+        {
+            return Ok(());
+        }
+        let draft = Draft { files: &files, audit: audit.as_ref(), at, by };
+        let written = generation::commit(&*self.objects, newest, draft).await;
+        let written = written.map_err(|flaw| Halt::failed(only(self.flaw(&flaw))))?;
+        if self.is_shared() {
+            self.remember(&written.here)?;
+        }
+        self.newest = Some(written);
+        Ok(())
+    }
+
+    fn gather(&self) -> Result<Files, Halt> {
+        let mut files = Files::new();
+        for name in self.store.lasting() {
+            let path = self.store.file(&name);
+            match self.system.read(&path, generation::MAX_BYTES, Links::Refuse) {
+                Ok(contents) => drop(files.insert(name, contents.bytes.to_vec())),
+                Err(why) if why.is_missing() => {}
+                Err(why) => {
+                    let shown = path.display().to_string();
+                    return Err(Halt::failed(only(crate::store::unreadable(
+                        &shown,
+                        &why,
+                        generation::MAX_BYTES,
+                    ))));
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// Reads the audit trail and judges it.
+    pub async fn trail(&mut self) -> Result<Trail, Halt> {
+        self.look().await?;
+        let anchor = self.newest.as_ref().and_then(|newest| newest.audit.as_ref());
+        audit::read(&*self.objects, anchor).await.map_err(|fault| self.stopped(&fault))
+    }
+
+    /// Returns who holds the lock.
+    pub async fn holder(&self) -> Result<Option<Holder>, Halt> {
+        lock::holder(&*self.objects).await.map_err(|why| self.not_taken(&why))
+    }
+
+    /// Takes the lock away from whoever holds it.
+    pub async fn break_lock(&self) -> Result<Option<Holder>, Halt> {
+        lock::break_now(&*self.objects).await.map_err(|why| self.not_taken(&why))
+    }
+
+    /// Returns an entry about a run of this cluster.
+    pub fn deed(&self, holder: &Holder, at: String, outcome: &str) -> Deed {
+        Deed {
+            at,
+            who: holder.who.clone(),
+            verb: holder.verb.clone(),
+            cluster: self.cluster.clone(),
+            run: holder.run.clone(),
+            plan: None,
+            outcome: outcome.to_owned(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// Says that the lock is not held any more.
+    pub fn lost(&self) -> Halt {
+        Halt { kind: HaltKind::PartWay, findings: only(lost(&self.shown)) }
+    }
+
+    fn not_taken(&self, why: &NotTaken) -> Halt {
+        match why {
+            NotTaken::Held(holder) => {
+                Halt { kind: HaltKind::Busy, findings: only(busy(holder, &self.shown)) }
+            }
+            NotTaken::Fault(fault) => self.stopped(fault),
+            NotTaken::Illegible => {
+                let message = format!("the lock of `{}` cannot be read", self.shown);
+                let finding = Finding::error(Code::LOCK_ILLEGIBLE, None, message).because(why.to_string());
+                let remedy = "if nobody is at work on the cluster, take it away:\n    ichor lock break";
+                Halt::preflight(only(finding.remedy(remedy)))
+            }
+        }
+    }
+
+    /// Stops before anything was changed.
+    fn stopped(&self, fault: &Fault) -> Halt {
+        Halt::preflight(only(self.fault(fault)))
+    }
+
+    /// Stops with something changed that the store does not know of.
+    fn failed(&self, fault: &Fault) -> Halt {
+        Halt::failed(only(self.fault(fault)))
+    }
+
+    fn fault(&self, fault: &Fault) -> Finding {
+        let (what, remedy) = match fault {
+            Fault::NotReached(_) => {
+                ("is not reached", "check the endpoint and the network, then run the same command again")
+            }
+            Fault::Denied(_) if self.is_shared() => (
+                "does not let you in",
+                "check what the environment says about who asks, and what they may do there: read, write, list and \
+                 delete objects below the prefix",
+            ),
+            Fault::Denied(_) => ("does not let you in", "give yourself access to the directory"),
+            Fault::Refused(_) | Fault::TooLarge(_) => {
+                ("does not do what is asked", "see to the store, then run the same command again")
+            }
+        };
+        Finding::error(Code::STORE_FAILED, None, format!("the store `{}` {what}", self.shown))
+            .because(fault.to_string())
+            .remedy(remedy)
+    }
+
+    fn flaw(&self, flaw: &Flaw) -> Finding {
+        let shown = &self.shown;
+        match flaw {
+            Flaw::Fault(fault) => self.fault(fault),
+            Flaw::Replayed(why) => {
+                let seen = self.store.file(SEEN);
+                Finding::error(Code::STORE_REPLAY, None, format!("the store `{shown}` shows less than was seen before"))
+                    .because(why)
+                    .because("it was restored from a backup, or somebody puts old secrets in place of new ones")
+                    .remedy(format!(
+                        "bring the newest generation back; if you know why it is gone, forget what was seen:\n    rm {}",
+                        place::quoted(&seen)
+                    ))
+            }
+            Flaw::Damaged { .. } => Finding::error(
+                Code::STORE_DAMAGED,
+                None,
+                format!("the store `{shown}` was changed by somebody else"),
+            )
+            .because(flaw.to_string())
+            .remedy("bring the object back from a version or a backup of the store"),
+            Flaw::Overtaken(_) => Finding::error(
+                Code::LOCK_LOST,
+                None,
+                format!("somebody else has changed the store `{shown}`"),
+            )
+            .because(flaw.to_string())
+            .because("theirs is kept, and what this run changed in the store is not")
+            .remedy("run the same command again"),
+            Flaw::TooLarge => {
+                Finding::error(Code::STORE_FAILED, None, format!("too much is to go into `{shown}`"))
+                    .because(flaw.to_string())
+                    .remedy("make the secrets smaller: a bundle has about 12 KiB")
+            }
+        }
+    }
+
+    fn unfit(&self, why: &Unfit) -> Finding {
+        let message = format!("the bucket of `{}` cannot keep two runs apart", self.shown);
+        Finding::error(Code::STORE_UNFIT, None, message)
+            .because(why.to_string())
+            .remedy("use a server that honours `If-None-Match` and `If-Match` when it writes, or a newer release of this one")
+    }
+}
+
+fn illegible(seen: &Path) -> Finding {
+    Finding::error(Code::STORE_DAMAGED, None, format!("`{}` cannot be read", seen.display()))
+        .because("it says which generation of the store was seen last")
+        .remedy(format!("if you trust what is in the store now, remove it:\n    rm {}", place::quoted(seen)))
+}
+
+fn lost(shown: &str) -> Finding {
+    Finding::error(Code::LOCK_LOST, None, format!("the lock of `{shown}` was lost"))
+        .because("it was not renewed in time, or somebody took it away; another run may be at work")
+        .remedy("see who holds it, and run the same command again when they are done:\n    ichor lock show")
+}
+
+fn busy(holder: &Holder, shown: &str) -> Finding {
+    let message = format!("`{}` is at work on this cluster, with `ichor {}`", holder.who, holder.verb);
+    Finding::error(Code::BUSY, None, message)
+        .because(format!("it holds the lock of `{shown}` since {}", holder.since))
+        .because(format!("its process is {}, its run {}", holder.process.id, holder.run))
+        .remedy(
+            "wait for it with `--lock-timeout 5m`; if it is dead for certain, and runs on another machine, take the \
+             lock away:\n    ichor lock break",
+        )
+}
+
+/// A journal as it is in a bucket.
+#[derive(Debug)]
+pub struct JournalCopy {
+    objects: Arc<dyn Objects>,
+    last: Option<(Version, Vec<u8>)>,
+}
+
+impl JournalCopy {
+    /// Begins to copy.
+    pub const fn new(objects: Arc<dyn Objects>) -> Self {
+        Self { objects, last: None }
+    }
+
+    /// Copies the journal, if it has changed. That it fails costs speed after a crash, and nothing else.
+    pub async fn send(&mut self, bytes: Vec<u8>) {
+        if self.last.as_ref().is_some_and(|(_, last)| *last == bytes) {
+            return;
+        }
+        let version = match self.last.take() {
+            Some((version, _)) => Some(version),
+            None => match self.objects.get(JOURNAL).await {
+                Ok(there) => there.map(|there| there.version),
+                Err(_) => return,
+            },
+        };
+        let put = match &version {
+            None => self.objects.create(JOURNAL, &bytes).await,
+            Some(version) => self.objects.replace(JOURNAL, &bytes, version).await,
+        };
+        if let Ok(Put::Done(version)) = put {
+            self.last = Some((version, bytes));
+        }
+    }
+}

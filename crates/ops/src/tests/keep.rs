@@ -1,0 +1,142 @@
+//! Two machines and one bucket.
+
+use std::{sync::Arc, time::Duration};
+
+use ichor_model::Desired;
+use ichor_store::{
+    Bucket, Objects,
+    lock::{Holder, Lease, Process, Request, Terms},
+};
+
+use super::{INVENTORY, Memory, codes, resolve, rsa, site};
+use crate::{Halt, HaltKind, keep::Keep, secrets, store::Store};
+
+fn shared() -> Desired {
+    resolve(&format!("{INVENTORY}store: s3://team/prod\n"))
+}
+
+fn keep<'s>(memory: &'s Memory, desired: &Desired, bucket: &Bucket) -> Keep<'s> {
+    let store = Store::of(site(desired)).expect("a store");
+    Keep::over(memory, "lab", store, Arc::new(bucket.clone()))
+}
+
+fn bundle(desired: &Desired) -> String {
+    Store::of(site(desired)).expect("a store").bundle().display().to_string()
+}
+
+async fn take(keep: &mut Keep<'_>, who: &str) -> Result<Lease, Halt> {
+    let begun = tokio::time::Instant::now();
+    let request = Request {
+        holder: Holder {
+            who: who.into(),
+            verb: "up".into(),
+            run: who.into(),
+            since: "now".into(),
+            process: Process { world: None, id: 1, started: None },
+        },
+        terms: Terms::default(),
+        wait: Duration::ZERO,
+        uptime: Arc::new(move || begun.elapsed()),
+        is_dead: &|_| false,
+        waiting: &|_| {},
+    };
+    keep.take(request).await.map(|(lease, _)| lease)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_machine_commits_the_other_one_has() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let (ann, bob) = (Memory::default(), Memory::default());
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    secrets::new(&ann, site(&desired), || Ok(rsa())).expect("secrets");
+    // Until they are committed nobody else has them.
+    let mut his = keep(&bob, &desired, &bucket);
+    his.refresh().await.expect("refreshed");
+    assert_eq!(bob.text(&bundle(&desired)), None);
+    let busy = take(&mut his, "bob@b").await.expect_err("held");
+    assert_eq!((busy.kind, codes(&busy)), (HaltKind::Busy, vec!["ICH-2124".to_owned()]));
+    assert!(busy.findings.iter().any(|finding| finding.message.contains("ann@a")));
+    hers.commit(&lease, "now", "ann@a").await.expect("committed");
+    lease.release().await.expect("given back");
+    let lease = take(&mut his, "bob@b").await.expect("taken");
+    assert_eq!(bob.text(&bundle(&desired)), ann.text(&bundle(&desired)));
+    // Nothing has changed, and nothing is written.
+    his.commit(&lease, "now", "bob@b").await.expect("committed");
+    assert_eq!(bucket.list("generations/").await.map(|names| names.len()), Ok(1));
+    // What is not committed is gone with the next look: the bucket counts.
+    bob.put(&bundle(&desired), b"something else");
+    his.refresh().await.expect("refreshed");
+    assert_eq!(bob.text(&bundle(&desired)), ann.text(&bundle(&desired)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_store_is_refused_by_those_who_saw_a_newer_one() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let (ann, bob) = (Memory::default(), Memory::default());
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    for text in ["one", "two"] {
+        ann.put(&bundle(&desired), text.as_bytes());
+        hers.commit(&lease, "now", "ann@a").await.expect("committed");
+    }
+    bucket.delete("generations/00000002.json").await.expect("deleted");
+    let replayed = keep(&ann, &desired, &bucket).refresh().await.expect_err("older");
+    assert_eq!((replayed.kind, codes(&replayed)), (HaltKind::Preflight, vec!["ICH-2142".to_owned()]));
+    assert_eq!(ann.text(&bundle(&desired)).as_deref(), Some("two"), "nothing of it is used");
+    keep(&bob, &desired, &bucket).refresh().await.expect("he has seen nothing");
+    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("one"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_committed_without_the_lock() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let (ann, bob) = (Memory::default(), Memory::default());
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lost = take(&mut hers, "ann@a").await.expect("taken");
+    ann.put(&bundle(&desired), b"hers");
+    tokio::time::sleep(Terms::default().lease).await;
+    let halt = hers.commit(&lost, "now", "ann@a").await.expect_err("too late");
+    assert_eq!((halt.kind, codes(&halt)), (HaltKind::PartWay, vec!["ICH-2144".to_owned()]));
+    // Also one who does not know that it is lost writes over nothing.
+    let mut his = keep(&bob, &desired, &bucket);
+    hers.break_lock().await.expect("broken");
+    let lease = take(&mut his, "bob@b").await.expect("taken");
+    bob.put(&bundle(&desired), b"his");
+    his.commit(&lease, "now", "bob@b").await.expect("committed");
+    let overtaken = hers.commit(&lease, "now", "ann@a").await.expect_err("overtaken");
+    assert_eq!(codes(&overtaken), ["ICH-2144"]);
+    his.refresh().await.expect("refreshed");
+    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("his"));
+}
+
+/// Stops the machine after every act on its mirror, and looks what the next run has.
+#[tokio::test(start_paused = true)]
+async fn a_mirror_is_whole_again_wherever_it_stopped() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let ann = Memory::default();
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    let record = Store::of(site(&desired)).expect("a store").record().display().to_string();
+    for text in ["old", "new"] {
+        ann.put(&bundle(&desired), text.as_bytes());
+        ann.put(&record, text.as_bytes());
+        hers.commit(&lease, "now", "ann@a").await.expect("committed");
+    }
+    let mut stopped = 0;
+    loop {
+        let bob = Memory::default();
+        bob.acts_left.set(Some(stopped));
+        let first = keep(&bob, &desired, &bucket).refresh().await;
+        assert!(bob.text(&bundle(&desired)).is_none_or(|text| text == "new"));
+        bob.acts_left.set(None);
+        keep(&bob, &desired, &bucket).refresh().await.expect("refreshed");
+        assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("new"));
+        assert_eq!(bob.text(&record).as_deref(), Some("new"));
+        if first.is_ok() {
+            break;
+        }
+        stopped += 1;
+    }
+    assert!(stopped > 5, "only {stopped} acts");
+}

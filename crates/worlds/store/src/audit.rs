@@ -1,0 +1,172 @@
+//! The audit trail: one entry for every run that changed something.
+//!
+//! Entries are objects that are only ever created, numbered from one. Each has the SHA-256 of the one before it, so
+//! that none can be changed or taken out without breaking what follows. That the newest are missing is known from the
+//! newest generation, which says where the trail ended.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{
+    Fault, Objects, Put,
+    generation::{Seen, numbers},
+    objects::{self, digest},
+};
+
+const PREFIX: &str = "audit/";
+const SCHEMA: u32 = 1;
+/// How often somebody else may write an entry first.
+const TRIES: usize = 20;
+
+/// What a run did. No field holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deed {
+    /// When it ended.
+    pub at: String,
+    /// The person and the machine, as in `ann@laptop`.
+    pub who: String,
+    /// The verb.
+    pub verb: String,
+    /// The cluster.
+    pub cluster: String,
+    /// The run.
+    pub run: String,
+    /// The SHA-256 of the plan that it carried out, if it had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// How it ended.
+    pub outcome: String,
+    /// How many steps ended in which way.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// An entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The number of the language.
+    schema: u32,
+    /// Its number.
+    pub number: u64,
+    /// The SHA-256 of the entry before it; the first has none.
+    pub before: Option<String>,
+    /// What the run did.
+    #[serde(flatten)]
+    pub deed: Deed,
+}
+
+/// Why nothing was added.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotAdded {
+    /// The store did not do it.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The newest entry cannot be read, and nothing can follow it.
+    #[error("entry {0} cannot be read")]
+    Illegible(u64),
+    /// Others were first again and again.
+    #[error("others add entries again and again")]
+    Busy,
+}
+
+/// Where a trail is broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Break {
+    /// The entry.
+    pub number: u64,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// A trail as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// The entries that could be read, in order.
+    pub entries: Vec<Entry>,
+    /// Where it ends.
+    pub end: Option<Seen>,
+    /// The first place where it is broken.
+    pub broken: Option<Break>,
+}
+
+fn key(number: u64) -> String {
+    format!("{PREFIX}{number:08}.json")
+}
+
+async fn last(objects: &dyn Objects) -> Result<u64, Fault> {
+    Ok(numbers(objects, PREFIX).await?.last().copied().unwrap_or(0))
+}
+
+/// Returns where the trail ends.
+pub async fn end(objects: &dyn Objects) -> Result<Option<Seen>, Fault> {
+    let number = last(objects).await?;
+    let there = if number == 0 { None } else { objects.get(&key(number)).await? };
+    Ok(there.map(|there| Seen { number, sha256: digest(&there.bytes) }))
+}
+
+/// Adds an entry, and returns where the trail ends now.
+pub async fn add(objects: &dyn Objects, deed: &Deed) -> Result<Seen, NotAdded> {
+    for _ in 0..TRIES {
+        let number = last(objects).await?;
+        let before = match number {
+            0 => None,
+            number => {
+                let there = objects.get(&key(number)).await?.ok_or(NotAdded::Illegible(number))?;
+                Some(digest(&there.bytes))
+            }
+        };
+        let entry = Entry { schema: SCHEMA, number: number + 1, before, deed: deed.clone() };
+        let bytes = format!("{}\n", serde_json::to_string(&entry).unwrap_or_default()).into_bytes();
+        if let Put::Done(_) = objects::create(objects, &key(entry.number), &bytes).await? {
+            return Ok(Seen { number: entry.number, sha256: digest(&bytes) });
+        }
+    }
+    Err(NotAdded::Busy)
+}
+
+/// Reads the whole trail, and finds the first place where it is broken. `anchor` is where it ended when the newest
+/// generation was written.
+pub async fn read(objects: &dyn Objects, anchor: Option<&Seen>) -> Result<Trail, Fault> {
+    let mut trail = Trail::default();
+    let mut last = 0;
+    for number in numbers(objects, PREFIX).await? {
+        let object = objects.get(&key(number)).await?;
+        let bytes = object.as_ref().map(|object| object.bytes.as_slice());
+        let (entry, why) = judge(number, bytes, trail.end.as_ref(), anchor);
+        trail.entries.extend(entry);
+        let missing = (number != last + 1).then(|| Break { number: last + 1, why: "it is missing".into() });
+        trail.broken = trail.broken.or(missing).or(why.map(|why| Break { number, why }));
+        trail.end = object.map(|object| Seen { number, sha256: digest(&object.bytes) });
+        last = number;
+    }
+    if let Some(anchor) = anchor.filter(|anchor| anchor.number > last) {
+        let why = format!("it is missing, and so is all up to entry {}", anchor.number);
+        trail.broken = trail.broken.or(Some(Break { number: last + 1, why }));
+    }
+    Ok(trail)
+}
+
+/// Reads one entry, and says what is wrong with it.
+fn judge(
+    number: u64,
+    bytes: Option<&[u8]>,
+    before: Option<&Seen>,
+    anchor: Option<&Seen>,
+) -> (Option<Entry>, Option<String>) {
+    let Some(bytes) = bytes else { return (None, Some("it is missing".into())) };
+    let Ok(entry) = serde_json::from_slice::<Entry>(bytes) else {
+        return (None, Some("it cannot be read".into()));
+    };
+    let why = if entry.schema != SCHEMA || entry.number != number {
+        Some("it is of another number, or of another language".into())
+    } else if entry.before.as_deref() != before.map(|seen| seen.sha256.as_str()) {
+        Some("the entry before it is another than the one that it follows".into())
+    } else if anchor.is_some_and(|anchor| anchor.number == number && anchor.sha256 != digest(bytes)) {
+        Some("it is another than the one that the newest generation of the store names".into())
+    } else {
+        None
+    };
+    (Some(entry), why)
+}

@@ -1,0 +1,552 @@
+//! The contract of a store, and what is built on it, in memory and in a directory.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use object_store::memory::InMemory;
+
+use crate::{
+    Answer, Bucket, Directory, Fault, Object, Objects, Put, Unfit, Version,
+    audit::{self, Break, Deed},
+    generation::{self, Draft, Files, Flaw, Generation, KEPT, Seen},
+    lock::{self, Holder, Lease, NotTaken, Process, Request, Terms, Uptime},
+    probe,
+};
+
+/// What goes wrong with a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    /// Nothing.
+    Good,
+    /// It fails after so many acts that change something: before the act, or after it with the answer lost.
+    StopsAfter { acts: usize, done: bool },
+    /// It ignores conditions, as some servers do.
+    Careless,
+    /// Nobody reaches it.
+    Away,
+}
+
+#[derive(Debug)]
+struct Moody {
+    inner: Bucket,
+    mood: Mutex<Mood>,
+    acts: AtomicUsize,
+}
+
+impl Moody {
+    fn new(mood: Mood) -> Self {
+        Self::over(Bucket::new(Arc::new(InMemory::new()), "team/prod"), mood)
+    }
+
+    fn over(inner: Bucket, mood: Mood) -> Self {
+        Self { inner, mood: Mutex::new(mood), acts: AtomicUsize::new(0) }
+    }
+
+    fn mood(&self) -> Mood {
+        *self.mood.lock().expect("mood")
+    }
+
+    fn becomes(&self, mood: Mood) {
+        *self.mood.lock().expect("mood") = mood;
+    }
+
+    async fn change<T>(&self, act: Answer<'_, T>) -> Result<T, Fault> {
+        let gone = || Fault::NotReached("the connection broke".into());
+        let number = self.acts.fetch_add(1, Ordering::SeqCst);
+        match self.mood() {
+            Mood::Away => Err(gone()),
+            Mood::StopsAfter { acts, .. } if number > acts => Err(gone()),
+            Mood::StopsAfter { acts, done } if number == acts => {
+                if done {
+                    act.await?;
+                }
+                self.becomes(Mood::Away);
+                Err(gone())
+            }
+            _ => act.await,
+        }
+    }
+}
+
+impl Objects for Moody {
+    fn get<'a>(&'a self, key: &'a str) -> Answer<'a, Option<Object>> {
+        async move {
+            if self.mood() == Mood::Away {
+                return Err(Fault::NotReached("nobody is there".into()));
+            }
+            self.inner.get(key).await
+        }
+        .boxed()
+    }
+
+    fn create<'a>(&'a self, key: &'a str, bytes: &'a [u8]) -> Answer<'a, Put> {
+        async move {
+            if self.mood() == Mood::Careless {
+                self.inner.delete(key).await?;
+            }
+            self.change(self.inner.create(key, bytes)).await
+        }
+        .boxed()
+    }
+
+    fn replace<'a>(&'a self, key: &'a str, bytes: &'a [u8], unchanged: &'a Version) -> Answer<'a, Put> {
+        self.change(self.inner.replace(key, bytes, unchanged)).boxed()
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<String>> {
+        self.inner.list(prefix)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> Answer<'a, ()> {
+        self.change(self.inner.delete(key)).boxed()
+    }
+}
+
+async fn keeps_the_contract(objects: &dyn Objects) {
+    assert_eq!(objects.get("a/1").await, Ok(None));
+    assert_eq!(objects.list("a/").await, Ok(vec![]));
+    let Ok(Put::Done(first)) = objects.create("a/1", b"one").await else { panic!("not created") };
+    assert_eq!(objects.create("a/1", b"two").await, Ok(Put::Beaten));
+    let there = objects.get("a/1").await.expect("asked").expect("there");
+    assert_eq!((there.bytes.as_slice(), &there.version), (b"one".as_slice(), &first));
+    let Ok(Put::Done(second)) = objects.replace("a/1", b"three", &first).await else {
+        panic!("not replaced")
+    };
+    assert_eq!(objects.replace("a/1", b"four", &first).await, Ok(Put::Beaten));
+    assert_eq!(objects.replace("a/none", b"x", &first).await, Ok(Put::Beaten));
+    assert_eq!(objects.get("a/1").await.expect("asked").map(|it| it.version), Some(second));
+    objects.create("a/2", b"other").await.expect("created");
+    assert_eq!(objects.list("a/").await, Ok(vec!["1".to_owned(), "2".to_owned()]));
+    objects.delete("a/1").await.expect("deleted");
+    objects.delete("a/1").await.expect("deleted again");
+    assert_eq!(objects.list("a/").await, Ok(vec!["2".to_owned()]));
+    probe(objects, "nonce").await.expect("fit");
+    assert_eq!(objects.list("probe/").await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_bucket_and_a_directory_keep_one_contract() {
+    keeps_the_contract(&Moody::new(Mood::Good)).await;
+    let directory = tempfile::tempdir().expect("directory");
+    keeps_the_contract(&Directory::new(directory.path().join("cluster"))).await;
+}
+
+#[tokio::test]
+async fn a_store_that_ignores_conditions_is_not_fit() {
+    assert_eq!(probe(&Moody::new(Mood::Careless), "nonce").await, Err(Unfit::CreatesTwice));
+    let away = probe(&Moody::new(Mood::Away), "nonce").await;
+    assert!(matches!(away, Err(Unfit::Fault(Fault::NotReached(_)))), "{away:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_in_place_of_an_object_is_not_followed() {
+    let directory = tempfile::tempdir().expect("directory");
+    let precious = directory.path().join("precious");
+    std::fs::write(&precious, "mine").expect("a file");
+    let root = directory.path().join("cluster");
+    std::fs::create_dir(&root).expect("a directory");
+    std::os::unix::fs::symlink(&precious, root.join("lock.json")).expect("a link");
+    let objects = Directory::new(&root);
+    assert!(matches!(objects.get("lock.json").await, Err(Fault::Refused(_))));
+    assert_eq!(objects.create("lock.json", b"x").await, Ok(Put::Beaten));
+    assert_eq!(std::fs::read_to_string(precious).expect("a file"), "mine");
+}
+
+// ---- the lock
+
+const TERMS: Terms = Terms {
+    lease: Duration::from_secs(40),
+    renew: Duration::from_secs(10),
+    patience: Duration::from_mins(2),
+};
+
+fn uptime() -> Uptime {
+    let begun = tokio::time::Instant::now();
+    Arc::new(move || begun.elapsed())
+}
+
+fn holder(run: &str) -> Holder {
+    Holder {
+        who: format!("{run}@laptop"),
+        verb: "up".into(),
+        run: run.into(),
+        since: "2026-01-01T00:00:00Z".into(),
+        process: Process { world: Some("here".into()), id: 1, started: Some(1) },
+    }
+}
+
+async fn take(
+    objects: &Arc<Moody>,
+    run: &str,
+    wait: u64,
+    dead: bool,
+) -> Result<(Lease, Option<Holder>), NotTaken> {
+    let request = Request {
+        holder: holder(run),
+        terms: TERMS,
+        wait: Duration::from_secs(wait),
+        uptime: uptime(),
+        is_dead: &|_| dead,
+        waiting: &|_| {},
+    };
+    lock::take(objects.clone(), request).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_one_stops_with_the_name_of_the_first_or_waits() {
+    let objects = Arc::new(Moody::new(Mood::Good));
+    let (first, cut) = take(&objects, "ann", 0, false).await.expect("taken");
+    assert_eq!(cut, None);
+    let refused = take(&objects, "bob", 0, false).await.expect_err("held");
+    assert!(matches!(&refused, NotTaken::Held(holder) if holder.who == "ann@laptop"), "{refused}");
+    let give_back = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        first.release().await.expect("given back");
+    };
+    let (second, ()) = tokio::join!(take(&objects, "bob", 60, false), give_back);
+    let (second, cut) = second.expect("taken");
+    assert_eq!((cut, lock::holder(&*objects).await), (None, Ok(Some(holder("bob")))));
+    second.release().await.expect("given back");
+    assert_eq!(lock::holder(&*objects).await, Ok(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_renews_is_waited_for_in_vain_and_one_that_is_silent_is_not() {
+    let objects = Arc::new(Moody::new(Mood::Good));
+    let (first, _) = take(&objects, "ann", 0, false).await.expect("taken");
+    tokio::select! {
+        lost = first.keep() => panic!("{lost}"),
+        second = take(&objects, "bob", 1000, false) => {
+            assert!(matches!(second, Err(NotTaken::Held(_))), "{second:?}");
+        }
+    }
+    assert_eq!(first.check(), Ok(()));
+    // From here on nobody renews. The first one stops long before the second one begins.
+    let begun = tokio::time::Instant::now();
+    let stopped = async {
+        while first.check().is_ok() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        begun.elapsed()
+    };
+    let (second, stopped) = tokio::join!(take(&objects, "bob", 1000, false), stopped);
+    let (second, cut) = second.expect("taken");
+    assert_eq!(cut, Some(holder("ann")));
+    assert!(stopped <= TERMS.lease + Duration::from_secs(1), "{stopped:?}");
+    assert!(begun.elapsed() >= TERMS.patience, "{:?}", begun.elapsed());
+    // It does not come back: what it writes or gives back is refused.
+    assert_eq!(first.renew().await, Ok(Put::Beaten));
+    first.release().await.expect("nothing to give back");
+    assert_eq!(lock::holder(&*objects).await, Ok(Some(holder("bob"))));
+    assert_eq!(second.check(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_process_is_gone_is_taken_at_once() {
+    let objects = Arc::new(Moody::new(Mood::Good));
+    let (first, _) = take(&objects, "ann", 0, false).await.expect("taken");
+    let (_second, cut) = take(&objects, "bob", 0, true).await.expect("taken");
+    assert_eq!(cut, Some(holder("ann")));
+    assert_eq!(first.keep().await, lock::Lost);
+    assert_eq!(first.lost().await, lock::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_long_costs_the_lease_and_for_a_moment_does_not() {
+    let objects = Arc::new(Moody::new(Mood::Good));
+    let (first, _) = take(&objects, "ann", 0, false).await.expect("taken");
+    let away = async {
+        objects.becomes(Mood::Away);
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        objects.becomes(Mood::Good);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(first.check(), Ok(()));
+        objects.becomes(Mood::Away);
+    };
+    let begun = tokio::time::Instant::now();
+    let (lost, ()) = tokio::join!(first.keep(), away);
+    assert_eq!(lost, lock::Lost);
+    let after = begun.elapsed().as_secs();
+    assert!((115..=135).contains(&after), "{after}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_broken_by_command_and_its_holder_notices() {
+    let objects = Arc::new(Moody::new(Mood::Good));
+    assert_eq!(lock::break_now(&*objects).await, Ok(None));
+    let (first, _) = take(&objects, "ann", 0, false).await.expect("taken");
+    assert_eq!(lock::break_now(&*objects).await, Ok(Some(holder("ann"))));
+    assert_eq!(lock::break_now(&*objects).await, Ok(None));
+    assert_eq!(first.keep().await, lock::Lost);
+    take(&objects, "bob", 0, false).await.expect("taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_lock_is_not_taken_for_one_and_can_be_broken() {
+    let objects = Arc::new(Moody::new(Mood::Good));
+    objects.create(lock::KEY, b"{}").await.expect("created");
+    assert_eq!(take(&objects, "ann", 5, true).await.map(drop), Err(NotTaken::Illegible));
+    assert_eq!(lock::break_now(&*objects).await, Ok(None));
+    take(&objects, "ann", 0, false).await.expect("taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_found_again_by_looking() {
+    for done in [false, true] {
+        let objects = Arc::new(Moody::new(Mood::StopsAfter { acts: 0, done }));
+        let first = take(&objects, "ann", 0, false).await;
+        assert!(matches!(first, Err(NotTaken::Fault(Fault::NotReached(_)))), "{first:?}");
+        objects.becomes(Mood::Good);
+        let again = take(&objects, "ann", 0, false).await;
+        // What nobody knows of is held until it is known to be dead.
+        assert_eq!(again.is_err(), done, "{again:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_count_in_a_directory_and_none_is_lost() {
+    let directory = tempfile::tempdir().expect("directory");
+    let root = directory.path().join("cluster");
+    let count = directory.path().join("count");
+    std::fs::write(&count, "0").expect("a file");
+    let runs = (0..8).map(|number| {
+        let (root, count) = (root.clone(), count.clone());
+        tokio::spawn(async move {
+            let objects: Arc<dyn Objects> = Arc::new(Directory::new(root));
+            for turn in 0..5 {
+                let request = Request {
+                    holder: holder(&format!("{number}-{turn}")),
+                    terms: TERMS,
+                    wait: Duration::from_mins(5),
+                    uptime: uptime(),
+                    is_dead: &|_| false,
+                    waiting: &|_| {},
+                };
+                let (lease, _) = lock::take(objects.clone(), request).await.expect("taken");
+                let now: u32 = std::fs::read_to_string(&count).expect("a file").parse().expect("a number");
+                tokio::task::yield_now().await;
+                std::fs::write(&count, (now + 1).to_string()).expect("a file");
+                lease.release().await.expect("given back");
+            }
+        })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        run.await.expect("a run");
+    }
+    assert_eq!(std::fs::read_to_string(count).expect("a file"), "40");
+}
+
+// ---- generations
+
+fn files(text: &str) -> Files {
+    Files::from([("secrets.sops.yaml".to_owned(), text.as_bytes().to_vec())])
+}
+
+async fn commit(objects: &dyn Objects, after: Option<&Generation>, text: &str) -> Result<Generation, Flaw> {
+    let files = files(text);
+    let draft = Draft { files: &files, audit: None, at: "now", by: "ann@laptop" };
+    generation::commit(objects, after, draft).await
+}
+
+async fn chain(objects: &dyn Objects, length: u64) -> Vec<Generation> {
+    let mut made: Vec<Generation> = Vec::new();
+    for number in 1..=length {
+        let next = commit(objects, made.last(), &number.to_string()).await.expect("written");
+        made.push(next);
+    }
+    made
+}
+
+#[tokio::test]
+async fn the_newest_generation_is_read_and_the_last_ten_are_kept() {
+    let objects = Moody::new(Mood::Good);
+    assert_eq!(generation::newest(&objects, None).await, Ok(None));
+    let made = chain(&objects, 14).await;
+    let newest = generation::newest(&objects, None).await.expect("read").expect("there");
+    assert_eq!(Some(&newest), made.last());
+    assert_eq!(newest.files, files("14"));
+    let names = objects.list("generations/").await.expect("listed");
+    assert_eq!(names.len() as u64, KEPT);
+    assert_eq!(names[0], "00000005.json");
+    for seen in &made {
+        generation::newest(&objects, Some(&seen.here)).await.expect("each was seen");
+    }
+}
+
+#[tokio::test]
+async fn an_older_generation_is_not_taken_for_the_newest() {
+    let objects = Moody::new(Mood::Good);
+    let made = chain(&objects, 3).await;
+    let seen = &made[2].here;
+    let replayed = |flaw: &Result<Option<Generation>, Flaw>| matches!(flaw, Err(Flaw::Replayed(_)));
+    // Somebody takes the newest away.
+    objects.delete("generations/00000003.json").await.expect("deleted");
+    let read = generation::newest(&objects, Some(seen)).await;
+    assert!(replayed(&read), "{read:?}");
+    // Somebody goes on from the older one.
+    commit(&objects, Some(&made[1]), "forged").await.expect("written");
+    let read = generation::newest(&objects, Some(seen)).await;
+    assert!(replayed(&read), "{read:?}");
+    let forged = generation::newest(&objects, None).await.expect("read").expect("there");
+    commit(&objects, Some(&forged), "and on").await.expect("written");
+    let read = generation::newest(&objects, Some(seen)).await;
+    assert!(replayed(&read), "{read:?}");
+    // Somebody takes everything away.
+    for number in 1..=4 {
+        objects.delete(&format!("generations/{number:08}.json")).await.expect("deleted");
+    }
+    let read = generation::newest(&objects, Some(seen)).await;
+    assert!(replayed(&read), "{read:?}");
+}
+
+#[tokio::test]
+async fn a_generation_that_was_changed_is_refused() {
+    for number in 1..=3 {
+        let objects = Moody::new(Mood::Good);
+        chain(&objects, 3).await;
+        let key = format!("generations/{number:08}.json");
+        let there = objects.get(&key).await.expect("asked").expect("there");
+        let text = String::from_utf8(there.bytes).expect("text").replace("ann@laptop", "eve@laptop");
+        objects.delete(&key).await.expect("deleted");
+        objects.create(&key, text.as_bytes()).await.expect("written");
+        let read = generation::newest(&objects, None).await;
+        assert!(matches!(&read, Err(Flaw::Damaged { key: which, .. }) if *which == key), "{read:?}");
+        // Also with a checksum that fits.
+        let body = &text[64..];
+        objects.delete(&key).await.expect("deleted");
+        let fits = format!("{}{body}", crate::digest(body.as_bytes()));
+        objects.create(&key, fits.as_bytes()).await.expect("written");
+        let read = generation::newest(&objects, None).await;
+        assert_eq!(read.is_err(), number < 3, "only the newest has nobody after it: {read:?}");
+    }
+}
+
+#[tokio::test]
+async fn of_two_who_write_the_next_generation_one_is_refused() {
+    let objects = Moody::new(Mood::Good);
+    let made = chain(&objects, 1).await;
+    commit(&objects, made.last(), "ann").await.expect("written");
+    assert_eq!(commit(&objects, made.last(), "bob").await, Err(Flaw::Overtaken(2)));
+}
+
+/// Stops at every act that changes something, and looks what is left.
+#[tokio::test]
+async fn stopped_at_any_write_there_is_the_old_generation_or_the_new_one() {
+    let mut ended = false;
+    for acts in 0..40 {
+        for done in [false, true] {
+            let objects = Moody::new(Mood::Good);
+            let made = chain(&objects, 11).await;
+            let bucket = objects.inner.clone();
+            let stopping = Moody::over(bucket.clone(), Mood::StopsAfter { acts, done });
+            let written = commit(&stopping, made.last(), "12").await;
+            let left = generation::newest(&bucket, Some(&made[10].here)).await.expect("read").expect("there");
+            let text = String::from_utf8_lossy(&left.files["secrets.sops.yaml"]).into_owned();
+            assert!(["11", "12"].contains(&text.as_str()), "{text}");
+            assert!(written.is_err() || text == "12", "it said that it was written");
+            ended |= stopping.mood() != Mood::Away;
+        }
+    }
+    assert!(ended, "the loop did not reach the end");
+}
+
+#[tokio::test]
+async fn stopped_at_any_act_on_files_there_is_the_old_generation_or_the_new_one() {
+    let directory = tempfile::tempdir().expect("directory");
+    let mut ended = 0;
+    for acts in 0..60 {
+        let root = directory.path().join(acts.to_string());
+        let made = chain(&Directory::new(&root), 11).await;
+        let stopping = Directory::stopping_after(&root, acts);
+        let written = commit(&stopping, made.last(), "12").await;
+        ended += usize::from(written.is_ok());
+        let whole = Directory::new(&root);
+        let left = generation::newest(&whole, Some(&made[10].here)).await.expect("read").expect("there");
+        let text = String::from_utf8_lossy(&left.files["secrets.sops.yaml"]).into_owned();
+        assert!(["11", "12"].contains(&text.as_str()), "{text}");
+        assert!(written.is_err() || text == "12", "it said that it was written");
+        // The next one goes on from what is left.
+        commit(&whole, Some(&left), "after").await.expect("written");
+    }
+    assert!((1..60).contains(&ended), "{ended}");
+}
+
+// ---- the audit trail
+
+fn deed(number: usize) -> Deed {
+    Deed {
+        at: "2026-01-01T00:00:00Z".into(),
+        who: "ann@laptop".into(),
+        verb: "up".into(),
+        cluster: "prod".into(),
+        run: number.to_string(),
+        plan: Some("ab".repeat(32)),
+        outcome: "done".into(),
+        counts: [("done".to_owned(), 3)].into(),
+    }
+}
+
+async fn trail(objects: &dyn Objects, length: usize) -> Vec<Seen> {
+    let mut ends = Vec::new();
+    for number in 0..length {
+        ends.push(audit::add(objects, &deed(number)).await.expect("added"));
+    }
+    ends
+}
+
+#[tokio::test]
+async fn a_trail_that_nobody_touched_is_whole() {
+    let objects = Moody::new(Mood::Good);
+    assert_eq!(audit::read(&objects, None).await, Ok(audit::Trail::default()));
+    let ends = trail(&objects, 5).await;
+    for anchor in ends.iter().map(Some).chain([None]) {
+        let read = audit::read(&objects, anchor).await.expect("read");
+        assert_eq!((read.broken, read.entries.len()), (None, 5));
+        assert_eq!(read.end.as_ref(), ends.last());
+        assert_eq!(read.entries[3].deed, deed(3));
+    }
+}
+
+#[tokio::test]
+async fn the_first_broken_link_is_named() {
+    // Which entry is changed, or taken away, and which is named for it.
+    let cases = [
+        (2, Some("eve"), Some(3)),
+        (5, Some("eve"), Some(5)),
+        (2, None, Some(2)),
+        (5, None, Some(5)),
+        (1, Some("eve"), Some(2)),
+    ];
+    for (number, changed, named) in cases {
+        let objects = Moody::new(Mood::Good);
+        let ends = trail(&objects, 5).await;
+        let key = format!("audit/{number:08}.json");
+        let there = objects.get(&key).await.expect("asked").expect("there");
+        objects.delete(&key).await.expect("deleted");
+        if let Some(who) = changed {
+            let text = String::from_utf8(there.bytes).expect("text").replace("ann", who);
+            objects.create(&key, text.as_bytes()).await.expect("written");
+        }
+        let read = audit::read(&objects, ends.last()).await.expect("read");
+        assert_eq!(read.broken.map(|Break { number, .. }| number), named, "{number} {changed:?}");
+    }
+}
+
+#[tokio::test]
+async fn two_who_add_at_once_both_get_an_entry() {
+    let objects = Arc::new(Moody::new(Mood::Good));
+    let adding = (0..8).map(|number| {
+        let objects = objects.clone();
+        async move { audit::add(&*objects, &deed(number)).await.expect("added") }
+    });
+    futures_util::future::join_all(adding).await;
+    let read = audit::read(&*objects, None).await.expect("read");
+    assert_eq!((read.broken, read.entries.len()), (None, 8));
+}
