@@ -79,7 +79,12 @@ pub fn whole_text(trail: &Trail) -> String {
     match &trail.end {
         None => format!("{} there are no entries yet\n", text::good("whole:")),
         Some(end) => {
-            format!("{} {} entries, the last with SHA-256 {}\n", text::good("whole:"), end.number, end.sha256)
+            format!(
+                "{} {}, the last with SHA-256 {}\n",
+                text::good("whole:"),
+                if end.number == 1 { "1 entry".to_owned() } else { format!("{} entries", end.number) },
+                end.sha256
+            )
         }
     }
 }
