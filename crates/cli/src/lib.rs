@@ -14,6 +14,7 @@ mod commands;
 mod exit;
 mod failure;
 mod files;
+mod here;
 mod inventory_files;
 mod journal;
 mod keeping;
@@ -50,7 +51,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 fn run_verb(cli: &Cli) -> Exit {
-    let terminal = Terminal::new(cli.global.color);
+    let terminal = Terminal::new(cli.global.color).about(here::options(&cli.global));
     commands::run(cli, &terminal).unwrap_or_else(|failure| {
         terminal.tell(&render::failure::text(&failure));
         failure.exit

@@ -9,7 +9,7 @@ use anstream::{AutoStream, ColorChoice};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
-use crate::args::Color;
+use crate::{args::Color, here};
 
 /// Where output goes, and whether it may be coloured.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub struct Terminal {
     stdout: io::Stdout,
     stderr: io::Stderr,
     color: ColorChoice,
+    /// The options that commands in a text need to mean what this run means.
+    options: String,
 }
 
 impl Terminal {
@@ -28,7 +30,14 @@ impl Terminal {
             Color::Always => ColorChoice::Always,
             Color::Never => ColorChoice::Never,
         };
-        Self { stdout: io::stdout(), stderr: io::stderr(), color }
+        Self { stdout: io::stdout(), stderr: io::stderr(), color, options: String::new() }
+    }
+
+    /// Says which cluster and world commands in texts are about.
+    #[must_use]
+    pub fn about(mut self, options: String) -> Self {
+        self.options = options;
+        self
     }
 
     /// Writes data to stdout, byte for byte.
@@ -38,13 +47,14 @@ impl Terminal {
 
     /// Writes text for people to stdout, with its colours if they are wanted.
     pub fn show(&self, text: &str) -> io::Result<()> {
+        let text = here::complete(text, &self.options);
         write_whole(&mut AutoStream::new(self.stdout.lock(), self.color), text.as_bytes())
     }
 
     /// Writes a line to stderr. There is nobody left to tell if that fails.
     pub fn tell(&self, text: &str) {
         let mut stream = AutoStream::new(self.stderr.lock(), self.color);
-        let _ = writeln!(stream, "{text}");
+        let _ = writeln!(stream, "{}", here::complete(text, &self.options));
     }
 
     /// Writes the beginning of a line that somebody is to end.

@@ -177,7 +177,9 @@ impl Wizard<'_> {
         if !self.questions.asks() {
             return Err(Failure::new(Exit::Preflight, format!("nobody vouches for Proxmox at {at}"))
                 .because(format!("it shows a certificate with the SHA-256 {shown}"))
-                .hint(format!("if that is your Proxmox, say so:\n    ichor init --fingerprint {shown}"))
+                .hint(format!(
+                    "if that is your Proxmox, run the same command with\n    --fingerprint {shown}"
+                ))
                 .into());
         }
         self.terminal.tell(&format!(

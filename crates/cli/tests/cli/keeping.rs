@@ -34,7 +34,7 @@ fn no_secrets_are_made_while_machines_of_the_cluster_know_others() {
     assert_eq!((given.code, given.stderr.as_str()), (0, ""), "nobody has to encrypt the secrets of a lab");
     fs::rename(lab.path(SECRETS), lab.path("kept.yaml")).expect("moved");
     let up = lab.run(&["--lab", "up", "--yes"]);
-    stops(&up, 4, &["ICH-2135", "VM 2000 (`cp-1`)", "VM 2002 (`cp-3`)", "ichor secrets import FILE"]);
+    stops(&up, 4, &["ICH-2135", "VM 2000 (`cp-1`)", "VM 2002 (`cp-3`)", "ichor --lab secrets import FILE"]);
     assert!(!lab.path(SECRETS).exists(), "others were made");
     let plan = lab.run(&["--lab", "plan"]);
     assert!(plan.stderr.contains("ICH-2135"), "{}", plan.stderr);

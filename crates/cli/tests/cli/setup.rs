@@ -50,7 +50,7 @@ fn a_lost_secret_is_replaced_with_consent_alone() {
     fs::remove_file(lab.path(".ichor/lab/demo/tokens.yaml")).expect("it goes");
     let refused = setup(&lab, &["--yes"]);
     assert_eq!(refused.code, 7, "{}", refused.stderr);
-    assert!(refused.stderr.contains("ichor pve setup --new-token"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("ichor --lab pve setup --new-token"), "{}", refused.stderr);
     let shown = setup(&lab, &["--yes", "--new-token", "--show-token"]);
     assert_eq!(shown.code, 0, "{}", shown.stderr);
     assert_ne!(secret(&lab), first);

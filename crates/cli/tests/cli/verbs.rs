@@ -84,8 +84,8 @@ fn nobody_is_asked_without_a_terminal() {
     error: `up` has nobody to ask
       there is no terminal, and it changes things
     hint: go ahead without asking, or look first:
-        ichor up --yes
-        ichor up --dry-run
+        ichor --lab up --yes
+        ichor --lab up --dry-run
     ");
 }
 

@@ -143,3 +143,14 @@ async fn a_role_that_has_grown_since_is_cut_back() {
     office.work(usize::MAX, false).await;
     office.is_right().await;
 }
+
+/// Where there is room, only the living Proxmox tells: a machine may come to be on any of them.
+#[test]
+fn the_account_may_use_every_host_that_the_inventory_names() {
+    let desired =
+        super::resolve(&super::INVENTORY.replace("hosts: [pve1]", "hosts: [pve1, pve2, pve3, pve4]"));
+    let grants = Account::of(&desired, Runs { major: 9, minor: 2 }).grants;
+    for host in ["pve1", "pve2", "pve3", "pve4"] {
+        assert!(grants.contains_key(&format!("/nodes/{host}")), "{grants:?}");
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ichor_model::{
     Desired, Observed,
-    desired::Machine,
+    desired::{Late, Machine},
     observed::{Release, Rights, Sight},
 };
 use serde::Serialize;
@@ -44,13 +44,13 @@ impl Account {
         let observed =
             Observed { release: Sight::Seen(release), pool: Sight::Seen(true), ..Observed::default() };
         let mut account = Self { pool: desired.proxmox.pool.clone(), ..Self::named(desired) };
-        for machine in &desired.machines {
-            for ways in needs(desired, &observed, machine) {
+        for machine in desired.machines.iter().flat_map(|machine| wherever(desired, machine)) {
+            for ways in needs(desired, &observed, &machine) {
                 for (path, privilege) in narrowest(ways) {
                     account.allow(desired, &path, privilege);
                 }
             }
-            account.allow_looking(desired, machine);
+            account.allow_looking(desired, &machine);
         }
         account
     }
@@ -216,6 +216,19 @@ impl Account {
         let roles = self.grants.get(path).into_iter().flatten().map(String::as_str).collect::<Vec<_>>();
         format!("pveum acl modify {path} --users {user} --tokens '{token}' --roles {}", roles.join(","))
     }
+}
+
+/// Returns a machine on every host that it may come to be on: where there is room, only the living Proxmox tells, and
+/// an account that may not look at a host takes it for one without room.
+fn wherever(desired: &Desired, machine: &Machine) -> Vec<Machine> {
+    if desired.hosts.is_empty() {
+        return vec![machine.clone()];
+    }
+    let on = |host: &ichor_model::desired::Host| Machine {
+        host: Late::Known(host.name.clone()),
+        ..machine.clone()
+    };
+    desired.hosts.iter().map(on).collect()
 }
 
 /// Of several ways to be allowed something, the one that allows least: in the pool rather than anywhere.
