@@ -125,23 +125,14 @@ impl Held {
             .block_on(async { self.keep.lock().await.commit(&self.lease, &now(), &self.holder.who).await })
     }
 
-    /// Adds an entry to the audit trail, and writes what has changed.
+    /// Adds an entry to the audit trail, and writes what has changed. If the lock is not held any more, that is what
+    /// the entry says.
     pub fn finish(&self, fill: impl FnOnce(Deed) -> Deed, outcome: &str) -> Result<(), Halt> {
         self.handle.block_on(async {
             let mut keep = self.keep.lock().await;
-            self.lease.check().map_err(|_| keep.lost())?;
             let deed = fill(keep.deed(&self.holder, now(), outcome));
-            keep.record(&deed).await?;
-            keep.commit(&self.lease, &now(), &self.holder.who).await
+            keep.finish(&self.lease, deed).await
         })
-    }
-
-    /// Says that the lock is not held any more, if that is so.
-    pub fn check(&self) -> Result<(), Halt> {
-        match self.lease.check() {
-            Ok(()) => Ok(()),
-            Err(_) => Err(self.handle.block_on(async { self.keep.lock().await.lost() })),
-        }
     }
 
     /// Copies the journal to a bucket again and again, for the case that this machine dies.
@@ -267,7 +258,7 @@ fn stat(id: u32) -> Option<(char, u64)> {
 }
 
 /// Whether a process is known not to run any more: it would have to be seen here, and is not.
-fn is_dead(process: &Process) -> bool {
+pub fn is_dead(process: &Process) -> bool {
     let (Some(world), Some(started)) = (&process.world, process.started) else { return false };
     if this_world().as_ref() != Some(world) {
         return false;

@@ -1,8 +1,8 @@
 //! `ichor log`: what was done to a cluster, and whether somebody has changed what is written about it.
 
-use ichor_model::{Code, Finding, Findings};
+use ichor_model::{Finding, Findings};
 use ichor_ops::{Halt, Site, halt::only, keep::Keep};
-use ichor_store::audit::{Break, Trail};
+use ichor_store::audit::Trail;
 
 use super::session::{Gate, Session};
 use crate::{
@@ -24,8 +24,8 @@ pub fn run(verb: &LogVerb, global: &Global, terminal: &Terminal) -> Result<Exit,
     };
     let verify = matches!(verb, LogVerb::Verify);
     let trail = session.with_one(|site, _| {
-        let (trail, shown) = with_site_in(global.world.place(), site, read)?;
-        match trail.broken.as_ref().map(|broken| finding(broken, &shown)) {
+        let (trail, broken) = with_site_in(global.world.place(), site, read)?;
+        match broken {
             Some(finding) if verify => Err(Halt::refused(only(finding))),
             // Looking is not refused: it is how the place is found.
             finding => Ok((trail, super::live::as_warnings(&finding.into_iter().collect::<Findings>()))),
@@ -46,15 +46,13 @@ pub fn run(verb: &LogVerb, global: &Global, terminal: &Terminal) -> Result<Exit,
     session.show(|| render::whole_text(&trail), || vec![render::whole_value(session.name(), &trail)])
 }
 
-fn read(site: Site<'_>) -> Result<(Trail, String), Halt> {
+/// Reads the trail, and says where it is broken.
+fn read(site: Site<'_>) -> Result<(Trail, Option<Finding>), Halt> {
     let mut keep = Keep::open(&OperatingSystem, site)?;
     let trail = keeping::runtime()?.block_on(keep.trail())?;
-    Ok((trail, keep.shown().to_owned()))
-}
-
-fn finding(broken: &Break, shown: &str) -> Finding {
-    let message = format!("the audit trail of `{shown}` is broken at entry {}", broken.number);
-    Finding::error(Code::AUDIT_BROKEN, None, message)
-        .because(&broken.why)
-        .remedy("ask who has access to the store; what is older than that entry is as it was written")
+    let broken = trail.broken.as_ref().map(|broken| {
+        keep.broken(broken)
+            .remedy("ask who has access to the store, and compare it with a version or a backup of it")
+    });
+    Ok((trail, broken))
 }

@@ -516,13 +516,17 @@ async fn a_trail_that_nobody_touched_is_whole() {
 
 #[tokio::test]
 async fn the_first_broken_link_is_named() {
-    // Which entry is changed, or taken away, and which is named for it.
+    // Which entry is changed, or taken away, which ones are named for it, and up to which one the others vouch.
     let cases = [
-        (2, Some("eve"), Some(3)),
-        (5, Some("eve"), Some(5)),
-        (2, None, Some(2)),
-        (5, None, Some(5)),
-        (1, Some("eve"), Some(2)),
+        (3, Some("eve"), (3, 4, 2)),
+        (2, Some("eve"), (2, 3, 1)),
+        (1, Some("eve"), (1, 2, 0)),
+        // What comes after the last one is the anchor.
+        (5, Some("eve"), (5, 5, 4)),
+        // Of the one before a gap nobody says any more what it was.
+        (3, None, (3, 3, 1)),
+        (1, None, (1, 1, 0)),
+        (5, None, (5, 5, 3)),
     ];
     for (number, changed, named) in cases {
         let objects = Moody::new(Mood::Good);
@@ -535,8 +539,29 @@ async fn the_first_broken_link_is_named() {
             objects.create(&key, text.as_bytes()).await.expect("written");
         }
         let read = audit::read(&objects, ends.last()).await.expect("read");
-        assert_eq!(read.broken.map(|Break { number, .. }| number), named, "{number} {changed:?}");
+        let found = read.broken.map(|Break { first, last, sound, .. }| (first, last, sound));
+        assert_eq!(found, Some(named), "{number} {changed:?}");
     }
+}
+
+#[tokio::test]
+async fn a_trail_whose_end_was_cut_off_does_not_lead_to_its_anchor_any_more() {
+    let objects = Moody::new(Mood::Good);
+    let ends = trail(&objects, 5).await;
+    for end in &ends {
+        assert_eq!(audit::astray(&objects, end).await, Ok(None));
+    }
+    for number in [4, 5] {
+        objects.delete(&format!("audit/{number:08}.json")).await.expect("deleted");
+    }
+    let cut = audit::astray(&objects, &ends[4]).await.expect("read").expect("cut");
+    assert_eq!((cut.first, cut.last, cut.sound), (4, 5, 2), "{}", cut.why);
+    assert_eq!(audit::read(&objects, Some(&ends[4])).await.expect("read").broken, Some(cut));
+    // Others in their place are not the same.
+    trail(&objects, 3).await;
+    let other = audit::astray(&objects, &ends[4]).await.expect("read").expect("another");
+    assert_eq!((other.first, other.last, other.sound), (5, 5, 4), "{}", other.why);
+    assert_eq!(audit::read(&objects, Some(&ends[4])).await.expect("read").broken, Some(other));
 }
 
 #[tokio::test]
