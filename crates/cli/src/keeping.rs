@@ -9,7 +9,7 @@ use ichor_ops::{
     keep::{JournalCopy, Keep},
 };
 use ichor_store::{
-    audit::Deed,
+    audit::{Break, Deed},
     lock::{self, Holder, Lease, Process, Terms, Uptime},
 };
 use tokio::{
@@ -68,7 +68,15 @@ pub fn runtime() -> Result<Runtime, Halt> {
 
 /// Takes the lock of a cluster's store, and keeps it.
 pub fn take(site: Site<'_>, ask: Ask<'_>, runtime: &Runtime, terminal: &Terminal) -> Result<Held, Halt> {
-    let mut keep = Keep::open(&OperatingSystem, site)?;
+    take_of(Keep::open(&OperatingSystem, site)?, ask, runtime, terminal)
+}
+
+fn take_of(
+    mut keep: Keep<'static>,
+    ask: Ask<'_>,
+    runtime: &Runtime,
+    terminal: &Terminal,
+) -> Result<Held, Halt> {
     let holder = this_run(ask.verb)?;
     let waiting = |holder: &Holder| {
         terminal.tell(&format!("waiting for `{}`, who is at work with `ichor {}`", holder.who, holder.verb));
@@ -204,6 +212,17 @@ pub fn changing<T>(
     held.finish(|deed| deed, "done")?;
     drop(held);
     Ok(done)
+}
+
+/// Goes on with an audit trail whose end is gone. Returns what was wrong, if anything was.
+pub fn accept(site: Site<'_>, ask: Ask<'_>, terminal: &Terminal) -> Result<Option<Break>, Halt> {
+    let runtime = runtime()?;
+    let held = take_of(Keep::open(&OperatingSystem, site)?.accepting(), ask, &runtime, terminal)?;
+    runtime.block_on(async {
+        let mut keep = held.keep.lock().await;
+        let deed = keep.deed(&held.holder, now(), "accepted");
+        keep.accept(&held.lease, deed).await
+    })
 }
 
 fn now() -> String {

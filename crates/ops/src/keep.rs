@@ -50,6 +50,15 @@ pub struct Keep<'s> {
     /// The store, as it is shown.
     shown: String,
     newest: Option<Generation>,
+    /// What to do with a trail that does not lead any more to where it ended.
+    gap: Gap,
+}
+
+/// What to do with a trail that does not lead any more to where it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    Refuse,
+    Accept,
 }
 
 impl<'s> Keep<'s> {
@@ -79,7 +88,13 @@ impl<'s> Keep<'s> {
             Some(address) => address.to_string(),
             None => store.directory().display().to_string(),
         };
-        Self { system, store, cluster: cluster.to_owned(), objects, shown, newest: None }
+        Self { system, store, cluster: cluster.to_owned(), objects, shown, newest: None, gap: Gap::Refuse }
+    }
+
+    /// Takes the lock also of a store whose trail does not lead any more to where it ended, for [`Keep::accept`].
+    #[must_use]
+    pub fn accepting(self) -> Self {
+        Self { gap: Gap::Accept, ..self }
     }
 
     /// Returns the objects.
@@ -210,9 +225,22 @@ impl<'s> Keep<'s> {
 
     /// Refuses a trail that does not lead any more to where it ended: an entry more would hide that.
     async fn prove_whole(&self) -> Result<(), Halt> {
-        let Some(anchor) = self.anchor() else { return Ok(()) };
+        let Some(anchor) = self.anchor().filter(|_| self.gap == Gap::Refuse) else { return Ok(()) };
         let astray = audit::astray(&*self.objects, anchor).await.map_err(|fault| self.stopped(&fault))?;
         astray.map_or(Ok(()), |broken| Err(Halt::refused(only(self.cut_off(&broken, anchor)))))
+    }
+
+    /// Goes on with a trail whose end is gone for good: an entry after the gap says who accepted that. Returns what was
+    /// wrong, if anything was.
+    pub async fn accept(&mut self, lease: &Lease, deed: Deed) -> Result<Option<Break>, Halt> {
+        lease.check().map_err(|_| self.lost())?;
+        let Some(anchor) = self.anchor() else { return Ok(None) };
+        let astray = audit::astray(&*self.objects, anchor).await.map_err(|fault| self.stopped(&fault))?;
+        let Some(broken) = astray else { return Ok(None) };
+        let deed = Deed { outcome: format!("accepted: {}", broken.why), ..deed };
+        let end = self.record(&deed).await?;
+        self.write(lease, Some(end), &deed.at, &deed.who).await?;
+        Ok(Some(broken))
     }
 
     /// Returns where the trail ended when the newest generation was written.
@@ -235,7 +263,7 @@ impl<'s> Keep<'s> {
 
     /// Adds what a run did to the audit trail.
     pub async fn record(&self, deed: &Deed) -> Result<Seen, Halt> {
-        audit::add(&*self.objects, deed).await.map_err(|why| match why {
+        audit::add(&*self.objects, self.anchor(), deed).await.map_err(|why| match why {
             NotAdded::Fault(fault) => self.failed(&fault),
             why => {
                 let message = format!("the audit trail of `{}` takes no entry", self.shown);
@@ -260,9 +288,13 @@ impl<'s> Keep<'s> {
 
     /// Writes the next generation, if anything has changed since the newest one.
     pub async fn commit(&mut self, lease: &Lease, at: &str, by: &str) -> Result<(), Halt> {
+        let audit = self.end().await.map_err(|fault| self.failed(&fault))?;
+        self.write(lease, audit, at, by).await
+    }
+
+    async fn write(&mut self, lease: &Lease, audit: Option<Seen>, at: &str, by: &str) -> Result<(), Halt> {
         lease.check().map_err(|_| self.lost())?;
         let files = self.gather()?;
-        let audit = self.end().await.map_err(|fault| self.failed(&fault))?;
         let newest = self.newest.as_ref();
         if newest
             .map_or_else(|| files.is_empty() && audit.is_none(), |it| it.files == files && it.audit == audit)
@@ -363,7 +395,8 @@ impl<'s> Keep<'s> {
             .because(format!("the newest generation says that it ended with entry {}", anchor.number))
             .because("nothing was changed: the entry of this run would hide what is missing")
             .remedy(format!(
-                "ask who has access to the store, and bring `{}` back from a version or a backup of it",
+                "ask who has access to the store, and bring `{}` back from a version or a backup of it; if that is lost \
+                 for good, say so in the trail and go on:\n    ichor log accept",
                 audit::keys(broken.first, broken.last)
             ))
     }

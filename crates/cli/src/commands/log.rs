@@ -4,12 +4,15 @@ use ichor_model::{Finding, Findings};
 use ichor_ops::{Halt, Site, halt::only, keep::Keep};
 use ichor_store::audit::Trail;
 
-use super::session::{Gate, Session};
+use super::{
+    run::{Asked, not_confirmed},
+    session::{Gate, Session},
+};
 use crate::{
     args::{Global, LogVerb},
     exit::Exit,
     failure::Failure,
-    keeping,
+    keeping::{self, Ask},
     operating_system::OperatingSystem,
     render::keeping as render,
     terminal::Terminal,
@@ -18,6 +21,11 @@ use crate::{
 
 /// Does what was asked for.
 pub fn run(verb: &LogVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    if let LogVerb::Accept { yes } = verb {
+        let asked = Asked { verb: "log accept", yes: *yes, dry_run: false, json: false };
+        asked.check_or("ichor log verify", terminal)?;
+        return accept(&asked, global, terminal);
+    }
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
@@ -44,6 +52,33 @@ pub fn run(verb: &LogVerb, global: &Global, terminal: &Terminal) -> Result<Exit,
         );
     }
     session.show(|| render::whole_text(&trail), || vec![render::whole_value(session.name(), &trail)])
+}
+
+/// Shows what is missing, asks, and goes on without it.
+fn accept(asked: &Asked, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut session = match Session::open(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    let accepted = session.with_one(|site, _| {
+        let accepted = with_site_in(global.world.place(), site, |site| {
+            if let Some(broken) = read(site)?.0.broken {
+                terminal.tell(&broken.why);
+            }
+            if !asked.confirmed("What is missing will stay so.", "accept") {
+                return Err(Halt::refused(only(not_confirmed("the trail is as it was"))));
+            }
+            keeping::accept(site, Ask { verb: asked.verb, wait: global.lock_wait() }, terminal)
+        })?;
+        Ok((accepted, Findings::new()))
+    })?;
+    match accepted {
+        Gate::Closed(exit) => Ok(exit),
+        Gate::Open(accepted) => session.show(
+            || render::accepted_text(accepted.as_ref()),
+            || vec![render::accepted_value(session.name(), accepted.as_ref())],
+        ),
+    }
 }
 
 /// Reads the trail, and says where it is broken.

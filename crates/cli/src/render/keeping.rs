@@ -1,7 +1,7 @@
 //! Locks and audit trails, for people and for programs.
 
 use ichor_store::{
-    audit::{Entry, Trail},
+    audit::{Break, Entry, Trail},
     lock::Holder,
 };
 use serde_json::{Value, json};
@@ -108,4 +108,17 @@ pub fn whole_text(trail: &Trail) -> String {
 /// Returns that a trail is whole, for programs.
 pub fn whole_value(cluster: &str, trail: &Trail) -> Value {
     json!({ "cluster": cluster, "whole": true, "entries": trail.entries.len(), "end": trail.end })
+}
+
+/// Says what was accepted.
+pub fn accepted_text(broken: Option<&Break>) -> String {
+    match broken {
+        None => "the trail leads to where it ended: there is nothing to accept\n".into(),
+        Some(broken) => format!("{} {}\n", text::good("accepted:"), broken.why),
+    }
+}
+
+/// Returns what was accepted, for programs.
+pub fn accepted_value(cluster: &str, broken: Option<&Break>) -> Value {
+    json!({ "cluster": cluster, "accepted": broken.map(|broken| &broken.why) })
 }

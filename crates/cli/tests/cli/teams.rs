@@ -167,6 +167,29 @@ fn a_trail_that_somebody_changed_is_found_out() {
     fs::write(&third, newest).expect("a file");
     assert_eq!(lab.run(&["secrets", "rotate-key"]).code, 0);
     assert_eq!(lab.run(&["log", "verify"]).code, 0);
+    let nothing = lab.run(&["log", "accept", "--yes"]);
+    assert_eq!((nothing.code, nothing.stdout.contains("nothing to accept")), (0, true), "{}", nothing.stderr);
+    assert!(!kept(&lab, "audit/00000005.json").exists());
+}
+
+#[test]
+fn a_trail_whose_end_is_lost_is_accepted_by_command_and_never_without_a_word() {
+    let lab = lab_with_secrets(&whole("a"));
+    assert_eq!(lab.run(&["secrets", "rotate-key"]).code, 0);
+    fs::remove_file(kept(&lab, "audit/00000002.json")).expect("an entry");
+    let asked = lab.run(&["log", "accept"]);
+    assert_eq!(asked.code, 3, "{}", asked.stderr);
+    let refused = lab.run(&["secrets", "rotate-key"]);
+    assert!(refused.code == 7 && refused.stderr.contains("ichor log accept"), "{}", refused.stderr);
+    let accepted = lab.run(&["log", "accept", "--yes"]);
+    assert_eq!(accepted.code, 0, "{}", accepted.stderr);
+    assert!(accepted.stdout.contains("entry 2 is missing"), "{}", accepted.stdout);
+    assert_eq!(lab.run(&["secrets", "rotate-key"]).code, 0);
+    let shown = lab.run(&["log", "show"]);
+    assert!(shown.stdout.contains("accepted: entry 2 is missing"), "{}", shown.stdout);
+    // It stays to be seen.
+    let verified = lab.run(&["log", "verify"]);
+    assert!(verified.code == 7 && verified.stderr.contains("entry 2 is missing"), "{}", verified.stderr);
 }
 
 #[test]

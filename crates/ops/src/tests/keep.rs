@@ -142,7 +142,7 @@ async fn a_run_is_refused_before_it_changes_anything_when_the_end_of_the_trail_i
     assert_eq!(bucket.list("generations/").await, before);
     assert_eq!(his.holder().await.expect("read"), None, "the lock is given back");
     // Another one in its place is no better.
-    his.record(&deed(&his, "bob@b")).await.expect("added");
+    keep(&bob, &desired, &bucket).record(&deed(&his, "bob@b")).await.expect("added");
     let refused = take(&mut his, "bob@b").await.expect_err("another");
     assert_eq!(codes(&refused), ["ICH-2146"]);
     // Looking goes on, and so do runs, once it is back.
@@ -152,6 +152,35 @@ async fn a_run_is_refused_before_it_changes_anything_when_the_end_of_the_trail_i
     let lease = take(&mut his, "bob@b").await.expect("taken");
     his.finish(&lease, deed(&his, "bob@b")).await.expect("finished");
     assert_eq!(his.trail().await.expect("read").broken, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trail_whose_end_is_lost_goes_on_after_the_gap_once_somebody_accepts_it() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let ann = Memory::default();
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    for _ in 0..3 {
+        hers.finish(&lease, deed(&hers, "ann@a")).await.expect("finished");
+    }
+    assert_eq!(hers.accept(&lease, deed(&hers, "ann@a")).await.expect("whole"), None);
+    lease.release().await.expect("given back");
+    for number in [2, 3] {
+        bucket.delete(&format!("audit/{number:08}.json")).await.expect("deleted");
+    }
+    let mut hers = keep(&ann, &desired, &bucket).accepting();
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    let gap = hers.accept(&lease, deed(&hers, "ann@a")).await.expect("accepted").expect("a gap");
+    assert_eq!((gap.first, gap.last), (2, 3));
+    lease.release().await.expect("given back");
+    // Everybody goes on, and the gap stays to be seen.
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    hers.finish(&lease, deed(&hers, "ann@a")).await.expect("finished");
+    let trail = hers.trail().await.expect("read");
+    let told: Vec<_> = trail.entries.iter().map(|it| (it.number, &*it.deed.outcome)).collect();
+    assert_eq!(told, [(1, "done"), (4, "accepted: entries 2 and 3 are missing"), (5, "done")]);
+    assert_eq!(trail.broken, Some(gap));
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +194,7 @@ async fn a_trail_that_is_cut_during_a_run_is_found_out_by_the_next_one() {
     }
     bucket.delete("audit/00000003.json").await.expect("deleted");
     ann.put(&bundle(&desired), b"hers");
-    // With its own entries the trail is longer than before, and what is kept is kept.
+    // With its own entries the trail goes further than before, and what is kept is kept.
     for at in ["later", "later still"] {
         let deed = Deed { at: at.into(), ..deed(&hers, "ann@a") };
         hers.finish(&lease, deed).await.expect("finished");

@@ -91,7 +91,7 @@ impl Break {
     }
 
     fn missing(first: u64, last: u64) -> Self {
-        let why = match last - first {
+        let why = match last.saturating_sub(first) {
             0 => format!("entry {first} is missing"),
             1 => format!("entries {first} and {last} are missing"),
             _ => format!("entries {first} to {last} are missing"),
@@ -103,7 +103,7 @@ impl Break {
     fn unanchored(number: u64) -> Self {
         let why =
             format!("entry {number} is another than the one that the newest generation of the store names");
-        Self { first: number, last: number, sound: number - 1, why }
+        Self { first: number, last: number, sound: number.saturating_sub(1), why }
     }
 }
 
@@ -138,24 +138,31 @@ pub async fn end(objects: &dyn Objects) -> Result<Option<Seen>, Fault> {
     Ok(there.map(|there| Seen { number, sha256: digest(&there.bytes) }))
 }
 
-/// Adds an entry, and returns where the trail ends now.
-pub async fn add(objects: &dyn Objects, deed: &Deed) -> Result<Seen, NotAdded> {
+/// Adds an entry, and returns where the trail ends now. It comes after `anchor` also when that one is gone: no number is
+/// given twice, and a gap stays one.
+pub async fn add(objects: &dyn Objects, anchor: Option<&Seen>, deed: &Deed) -> Result<Seen, NotAdded> {
     for _ in 0..TRIES {
-        let number = last(objects).await?;
+        let number = last(objects).await?.max(anchor.map_or(0, |anchor| anchor.number));
         let before = match number {
             0 => None,
-            number => {
-                let there = objects.get(&key(number)).await?.ok_or(NotAdded::Illegible(number))?;
-                Some(digest(&there.bytes))
-            }
+            number => Some(sum(objects, number, anchor).await?),
         };
-        let entry = Entry { schema: SCHEMA, number: number + 1, before, deed: deed.clone() };
+        let entry = Entry { schema: SCHEMA, number: number.saturating_add(1), before, deed: deed.clone() };
         let bytes = format!("{}\n", serde_json::to_string(&entry).unwrap_or_default()).into_bytes();
         if let Put::Done(_) = objects::create(objects, &key(entry.number), &bytes).await? {
             return Ok(Seen { number: entry.number, sha256: digest(&bytes) });
         }
     }
     Err(NotAdded::Busy)
+}
+
+/// Returns the checksum of an entry. That of the one at which the trail ended is known, whatever is there now.
+async fn sum(objects: &dyn Objects, number: u64, anchor: Option<&Seen>) -> Result<String, NotAdded> {
+    if let Some(anchor) = anchor.filter(|anchor| anchor.number == number) {
+        return Ok(anchor.sha256.clone());
+    }
+    let there = objects.get(&key(number)).await?.ok_or(NotAdded::Illegible(number))?;
+    Ok(digest(&there.bytes))
 }
 
 /// Says what is wrong with the entry at which the trail ended when the newest generation was written. What comes after

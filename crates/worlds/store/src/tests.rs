@@ -496,7 +496,7 @@ fn deed(number: usize) -> Deed {
 async fn trail(objects: &dyn Objects, length: usize) -> Vec<Seen> {
     let mut ends = Vec::new();
     for number in 0..length {
-        ends.push(audit::add(objects, &deed(number)).await.expect("added"));
+        ends.push(audit::add(objects, None, &deed(number)).await.expect("added"));
     }
     ends
 }
@@ -557,6 +557,19 @@ async fn a_trail_whose_end_was_cut_off_does_not_lead_to_its_anchor_any_more() {
     let cut = audit::astray(&objects, &ends[4]).await.expect("read").expect("cut");
     assert_eq!((cut.first, cut.last, cut.sound), (4, 5, 2), "{}", cut.why);
     assert_eq!(audit::read(&objects, Some(&ends[4])).await.expect("read").broken, Some(cut));
+    // What comes after it does not take its number, and fits once it is back.
+    let next = audit::add(&objects, Some(&ends[4]), &deed(5)).await.expect("added");
+    let entry = audit::read(&objects, None).await.expect("read").entries.pop().expect("an entry");
+    assert_eq!((next.number, entry.before.as_ref()), (6, Some(&ends[4].sha256)));
+    objects.delete("audit/00000006.json").await.expect("deleted");
+    // Nor does it follow another one of that number.
+    trail(&objects, 2).await;
+    let next = audit::add(&objects, Some(&ends[4]), &deed(5)).await.expect("added");
+    let broken = audit::read(&objects, Some(&next)).await.expect("read").broken.expect("broken");
+    assert_eq!((broken.first, broken.last), (5, 6), "{}", broken.why);
+    for number in [4, 5, 6] {
+        objects.delete(&format!("audit/{number:08}.json")).await.expect("deleted");
+    }
     // Others in their place are not the same.
     trail(&objects, 3).await;
     let other = audit::astray(&objects, &ends[4]).await.expect("read").expect("another");
@@ -569,7 +582,7 @@ async fn two_who_add_at_once_both_get_an_entry() {
     let objects = Arc::new(Moody::new(Mood::Good));
     let adding = (0..8).map(|number| {
         let objects = objects.clone();
-        async move { audit::add(&*objects, &deed(number)).await.expect("added") }
+        async move { audit::add(&*objects, None, &deed(number)).await.expect("added") }
     });
     futures_util::future::join_all(adding).await;
     let read = audit::read(&*objects, None).await.expect("read");
