@@ -9,7 +9,7 @@ use ichor_ops::{
     keep::{JournalCopy, Keep},
 };
 use ichor_store::{
-    audit::Deed,
+    audit::{Break, Deed},
     lock::{self, Holder, Lease, Process, Terms, Uptime},
 };
 use tokio::{
@@ -68,7 +68,15 @@ pub fn runtime() -> Result<Runtime, Halt> {
 
 /// Takes the lock of a cluster's store, and keeps it.
 pub fn take(site: Site<'_>, ask: Ask<'_>, runtime: &Runtime, terminal: &Terminal) -> Result<Held, Halt> {
-    let mut keep = Keep::open(&OperatingSystem, site)?;
+    take_of(Keep::open(&OperatingSystem, site)?, ask, runtime, terminal)
+}
+
+fn take_of(
+    mut keep: Keep<'static>,
+    ask: Ask<'_>,
+    runtime: &Runtime,
+    terminal: &Terminal,
+) -> Result<Held, Halt> {
     let holder = this_run(ask.verb)?;
     let waiting = |holder: &Holder| {
         terminal.tell(&format!("waiting for `{}`, who is at work with `ichor {}`", holder.who, holder.verb));
@@ -125,23 +133,14 @@ impl Held {
             .block_on(async { self.keep.lock().await.commit(&self.lease, &now(), &self.holder.who).await })
     }
 
-    /// Adds an entry to the audit trail, and writes what has changed.
+    /// Adds an entry to the audit trail, and writes what has changed. If the lock is not held any more, that is what
+    /// the entry says.
     pub fn finish(&self, fill: impl FnOnce(Deed) -> Deed, outcome: &str) -> Result<(), Halt> {
         self.handle.block_on(async {
             let mut keep = self.keep.lock().await;
-            self.lease.check().map_err(|_| keep.lost())?;
             let deed = fill(keep.deed(&self.holder, now(), outcome));
-            keep.record(&deed).await?;
-            keep.commit(&self.lease, &now(), &self.holder.who).await
+            keep.finish(&self.lease, deed).await
         })
-    }
-
-    /// Says that the lock is not held any more, if that is so.
-    pub fn check(&self) -> Result<(), Halt> {
-        match self.lease.check() {
-            Ok(()) => Ok(()),
-            Err(_) => Err(self.handle.block_on(async { self.keep.lock().await.lost() })),
-        }
     }
 
     /// Copies the journal to a bucket again and again, for the case that this machine dies.
@@ -215,6 +214,17 @@ pub fn changing<T>(
     Ok(done)
 }
 
+/// Goes on with an audit trail whose end is gone. Returns what was wrong, if anything was.
+pub fn accept(site: Site<'_>, ask: Ask<'_>, terminal: &Terminal) -> Result<Option<Break>, Halt> {
+    let runtime = runtime()?;
+    let held = take_of(Keep::open(&OperatingSystem, site)?.accepting(), ask, &runtime, terminal)?;
+    runtime.block_on(async {
+        let mut keep = held.keep.lock().await;
+        let deed = keep.deed(&held.holder, now(), "accepted");
+        keep.accept(&held.lease, deed).await
+    })
+}
+
 fn now() -> String {
     OperatingSystem.now().to_string()
 }
@@ -267,7 +277,7 @@ fn stat(id: u32) -> Option<(char, u64)> {
 }
 
 /// Whether a process is known not to run any more: it would have to be seen here, and is not.
-fn is_dead(process: &Process) -> bool {
+pub fn is_dead(process: &Process) -> bool {
     let (Some(world), Some(started)) = (&process.world, process.started) else { return false };
     if this_world().as_ref() != Some(world) {
         return false;

@@ -4,8 +4,8 @@
 //! 2. [`Keep::refresh`]: the mirror of a bucket gets the newest generation, which must not be older than one that was
 //!    seen here;
 //! 3. [`Keep::take`]: nobody else changes the cluster until the lease is given back;
-//! 4. [`Keep::record`] and [`Keep::commit`]: what was done goes into the trail, and what has changed into the next
-//!    generation. Secrets are there before anything is made with them.
+//! 4. [`Keep::finish`], with [`Keep::record`] and [`Keep::commit`]: what was done goes into the trail, and what has
+//!    changed into the next generation. Secrets are there before anything is made with them.
 //!
 //! A directory is its own mirror: what is in it counts, and its generations are there to go back to.
 
@@ -15,7 +15,7 @@ use ichor_machineconfig::secrets::SecretText;
 use ichor_model::{Code, Finding};
 use ichor_store::{
     Directory, Fault, Objects, Put, Unfit, Version,
-    audit::{self, Deed, NotAdded, Trail},
+    audit::{self, Break, Deed, NotAdded, Trail},
     generation::{self, Draft, Files, Flaw, Generation, Seen},
     lock::{self, Holder, Lease, NotTaken, Request},
     probe,
@@ -36,6 +36,8 @@ const SEEN: &str = "seen.json";
 const PROBED: &str = "probed";
 /// The journal, in the mirror and in the bucket.
 pub const JOURNAL: &str = "journal.jsonl";
+/// How a run ended that was not alone any more, in the audit trail.
+const LOST_LOCK: &str = "lost-lock";
 /// Largest of our small files.
 const MAX_SMALL: usize = 4096;
 
@@ -48,6 +50,15 @@ pub struct Keep<'s> {
     /// The store, as it is shown.
     shown: String,
     newest: Option<Generation>,
+    /// What to do with a trail that does not lead any more to where it ended.
+    gap: Gap,
+}
+
+/// What to do with a trail that does not lead any more to where it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    Refuse,
+    Accept,
 }
 
 impl<'s> Keep<'s> {
@@ -77,7 +88,13 @@ impl<'s> Keep<'s> {
             Some(address) => address.to_string(),
             None => store.directory().display().to_string(),
         };
-        Self { system, store, cluster: cluster.to_owned(), objects, shown, newest: None }
+        Self { system, store, cluster: cluster.to_owned(), objects, shown, newest: None, gap: Gap::Refuse }
+    }
+
+    /// Takes the lock also of a store whose trail does not lead any more to where it ended, for [`Keep::accept`].
+    #[must_use]
+    pub fn accepting(self) -> Self {
+        Self { gap: Gap::Accept, ..self }
     }
 
     /// Returns the objects.
@@ -102,6 +119,10 @@ impl<'s> Keep<'s> {
             return Ok(());
         }
         self.look().await?;
+        self.mirror()
+    }
+
+    fn mirror(&self) -> Result<(), Halt> {
         let lock = match self.store.hold(self.system) {
             Err(Halt { kind: HaltKind::Busy, .. }) => return Ok(()),
             lock => lock?,
@@ -186,10 +207,12 @@ impl<'s> Keep<'s> {
     }
 
     async fn prepare(&mut self) -> Result<(), Halt> {
+        self.look().await?;
+        self.prove_whole().await?;
         if !self.is_shared() {
-            return self.look().await;
+            return Ok(());
         }
-        self.refresh().await?;
+        self.mirror()?;
         let path = self.store.file(JOURNAL);
         match self.objects.get(JOURNAL).await.map_err(|fault| self.stopped(&fault))? {
             Some(journal) if !self.goes_on(&path, &journal.bytes) => {
@@ -198,6 +221,31 @@ impl<'s> Keep<'s> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a trail that does not lead any more to where it ended: an entry more would hide that.
+    async fn prove_whole(&self) -> Result<(), Halt> {
+        let Some(anchor) = self.anchor().filter(|_| self.gap == Gap::Refuse) else { return Ok(()) };
+        let astray = audit::astray(&*self.objects, anchor).await.map_err(|fault| self.stopped(&fault))?;
+        astray.map_or(Ok(()), |broken| Err(Halt::refused(only(self.cut_off(&broken, anchor)))))
+    }
+
+    /// Goes on with a trail whose end is gone for good: an entry after the gap says who accepted that. Returns what was
+    /// wrong, if anything was.
+    pub async fn accept(&mut self, lease: &Lease, deed: Deed) -> Result<Option<Break>, Halt> {
+        lease.check().map_err(|_| self.lost())?;
+        let Some(anchor) = self.anchor() else { return Ok(None) };
+        let astray = audit::astray(&*self.objects, anchor).await.map_err(|fault| self.stopped(&fault))?;
+        let Some(broken) = astray else { return Ok(None) };
+        let deed = Deed { outcome: format!("accepted: {}", broken.why), ..deed };
+        let end = self.record(&deed).await?;
+        self.write(lease, Some(end), &deed.at, &deed.who).await?;
+        Ok(Some(broken))
+    }
+
+    /// Returns where the trail ended when the newest generation was written.
+    fn anchor(&self) -> Option<&Seen> {
+        self.newest.as_ref().and_then(|newest| newest.audit.as_ref())
     }
 
     /// Asks a bucket once whether it keeps two runs apart.
@@ -215,7 +263,7 @@ impl<'s> Keep<'s> {
 
     /// Adds what a run did to the audit trail.
     pub async fn record(&self, deed: &Deed) -> Result<Seen, Halt> {
-        audit::add(&*self.objects, deed).await.map_err(|why| match why {
+        audit::add(&*self.objects, self.anchor(), deed).await.map_err(|why| match why {
             NotAdded::Fault(fault) => self.failed(&fault),
             why => {
                 let message = format!("the audit trail of `{}` takes no entry", self.shown);
@@ -225,11 +273,28 @@ impl<'s> Keep<'s> {
         })
     }
 
+    /// Adds what a run did to the audit trail, and writes what has changed. Of a run that lost its lock only the entry
+    /// is left.
+    pub async fn finish(&mut self, lease: &Lease, deed: Deed) -> Result<(), Halt> {
+        if lease.check().is_err() {
+            // An entry is created and replaces nothing, so whoever is at work now loses nothing by it. That the lock is
+            // lost is worth more than that the store could not be told.
+            let _ = self.record(&Deed { outcome: LOST_LOCK.to_owned(), ..deed }).await;
+            return Err(self.lost());
+        }
+        self.record(&deed).await?;
+        self.commit(lease, &deed.at, &deed.who).await
+    }
+
     /// Writes the next generation, if anything has changed since the newest one.
     pub async fn commit(&mut self, lease: &Lease, at: &str, by: &str) -> Result<(), Halt> {
+        let audit = self.end().await.map_err(|fault| self.failed(&fault))?;
+        self.write(lease, audit, at, by).await
+    }
+
+    async fn write(&mut self, lease: &Lease, audit: Option<Seen>, at: &str, by: &str) -> Result<(), Halt> {
         lease.check().map_err(|_| self.lost())?;
         let files = self.gather()?;
-        let audit = audit::end(&*self.objects).await.map_err(|fault| self.failed(&fault))?;
         let newest = self.newest.as_ref();
         if newest
             .map_or_else(|| files.is_empty() && audit.is_none(), |it| it.files == files && it.audit == audit)
@@ -244,6 +309,17 @@ impl<'s> Keep<'s> {
         }
         self.newest = Some(written);
         Ok(())
+    }
+
+    /// Returns where the trail ends. If it was cut off during this run it is where it ended before, so that the next run
+    /// finds that out.
+    async fn end(&self) -> Result<Option<Seen>, Fault> {
+        match self.anchor() {
+            Some(anchor) if audit::astray(&*self.objects, anchor).await?.is_some() => {
+                Ok(Some(anchor.clone()))
+            }
+            _ => audit::end(&*self.objects).await,
+        }
     }
 
     fn gather(&self) -> Result<Files, Halt> {
@@ -269,8 +345,7 @@ impl<'s> Keep<'s> {
     /// Reads the audit trail and judges it.
     pub async fn trail(&mut self) -> Result<Trail, Halt> {
         self.look().await?;
-        let anchor = self.newest.as_ref().and_then(|newest| newest.audit.as_ref());
-        audit::read(&*self.objects, anchor).await.map_err(|fault| self.stopped(&fault))
+        audit::read(&*self.objects, self.anchor()).await.map_err(|fault| self.stopped(&fault))
     }
 
     /// Returns who holds the lock.
@@ -295,6 +370,35 @@ impl<'s> Keep<'s> {
             outcome: outcome.to_owned(),
             counts: BTreeMap::new(),
         }
+    }
+
+    /// Says where the audit trail is broken.
+    pub fn broken(&self, broken: &Break) -> Finding {
+        let Break { first, last, sound, why } = broken;
+        let place =
+            if first == last { format!("entry {first}") } else { format!("entries {first} to {last}") };
+        let message = format!("the audit trail of `{}` is broken at {place}", self.shown);
+        let finding = Finding::error(Code::AUDIT_BROKEN, None, message).because(why);
+        let sound = match sound {
+            0 => return finding,
+            1 => "entry 1 is as it was written, unless whoever did this wrote it anew, too".to_owned(),
+            sound => format!(
+                "entries up to {sound} are as they were written, unless whoever did this wrote them anew, too"
+            ),
+        };
+        finding.because(sound)
+    }
+
+    /// Says that nothing is done while the trail does not lead to where it ended.
+    fn cut_off(&self, broken: &Break, anchor: &Seen) -> Finding {
+        self.broken(broken)
+            .because(format!("the newest generation says that it ended with entry {}", anchor.number))
+            .because("nothing was changed: the entry of this run would hide what is missing")
+            .remedy(format!(
+                "ask who has access to the store, and bring `{}` back from a version or a backup of it; if that is lost \
+                 for good, say so in the trail and go on:\n    ichor log accept",
+                audit::keys(broken.first, broken.last)
+            ))
     }
 
     /// Says that the lock is not held any more.

@@ -37,8 +37,8 @@ pub enum LockVerb {
     Show,
     /// Takes the lock away from whoever holds it.
     ///
-    /// A run that is alive notices, and stops before its next step. What it has in flight goes on. Break the lock of a
-    /// run only when you know that it is dead.
+    /// A run that is alive notices when it renews the lock the next time, up to ten seconds later. Until then it goes on,
+    /// and what it has in flight then is finished. Break the lock of a run only when you know that it is dead.
     #[command(after_help = BREAK_EXAMPLES)]
     Break {
         /// Goes ahead without asking.

@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     keeping,
     operating_system::OperatingSystem,
-    render::keeping as render,
+    render::keeping::{self as render, Seat},
     terminal::Terminal,
     world::with_site_in,
 };
@@ -23,7 +23,7 @@ use crate::{
 pub fn run(verb: &LockVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     if let LockVerb::Break { yes } = verb {
         let asked = Asked { verb: "lock break", yes: *yes, dry_run: false, json: false };
-        asked.check(terminal)?;
+        asked.check_or("ichor lock show", terminal)?;
         return act(global, terminal, |keep| take_away(keep, &asked, terminal), render::broken_text);
     }
     act(global, terminal, |keep| keeping::runtime()?.block_on(keep.holder()), render::holder_text)
@@ -33,7 +33,7 @@ fn act(
     global: &Global,
     terminal: &Terminal,
     act: impl FnOnce(&Keep<'_>) -> Result<Option<Holder>, Halt>,
-    text: fn(Option<&Holder>) -> String,
+    text: fn(Option<Seat<'_>>) -> String,
 ) -> Result<Exit, Failure> {
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
@@ -46,9 +46,16 @@ fn act(
     })?;
     match holder {
         Gate::Closed(exit) => Ok(exit),
-        Gate::Open(holder) => session
-            .show(|| text(holder.as_ref()), || vec![render::holder_value(session.name(), holder.as_ref())]),
+        Gate::Open(holder) => {
+            let seat = holder.as_ref().map(seat);
+            session.show(|| text(seat), || vec![render::holder_value(session.name(), seat)])
+        }
     }
+}
+
+/// Looks whether a holder is still at work, as whoever takes the lock does.
+fn seat(holder: &Holder) -> Seat<'_> {
+    Seat { holder, is_gone: keeping::is_dead(&holder.process) }
 }
 
 /// Shows who holds the lock, asks, and takes it away. That it was leaves an entry in the audit trail.
@@ -56,7 +63,7 @@ fn take_away(keep: &Keep<'_>, asked: &Asked, terminal: &Terminal) -> Result<Opti
     let runtime = keeping::runtime()?;
     // What cannot be read can be broken.
     if let Ok(Some(holder)) = runtime.block_on(keep.holder()) {
-        terminal.tell(render::holder_text(Some(&holder)).trim_end());
+        terminal.tell(render::holder_text(Some(seat(&holder))).trim_end());
     }
     if !asked.confirmed("If that run is alive, two will be at work at once.", "break") {
         return Err(Halt::refused(only(not_confirmed("the lock is as it was"))));

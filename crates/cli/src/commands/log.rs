@@ -1,15 +1,18 @@
 //! `ichor log`: what was done to a cluster, and whether somebody has changed what is written about it.
 
-use ichor_model::{Code, Finding, Findings};
+use ichor_model::{Finding, Findings};
 use ichor_ops::{Halt, Site, halt::only, keep::Keep};
-use ichor_store::audit::{Break, Trail};
+use ichor_store::audit::Trail;
 
-use super::session::{Gate, Session};
+use super::{
+    run::{Asked, not_confirmed},
+    session::{Gate, Session},
+};
 use crate::{
     args::{Global, LogVerb},
     exit::Exit,
     failure::Failure,
-    keeping,
+    keeping::{self, Ask},
     operating_system::OperatingSystem,
     render::keeping as render,
     terminal::Terminal,
@@ -18,14 +21,19 @@ use crate::{
 
 /// Does what was asked for.
 pub fn run(verb: &LogVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    if let LogVerb::Accept { yes } = verb {
+        let asked = Asked { verb: "log accept", yes: *yes, dry_run: false, json: false };
+        asked.check_or("ichor log verify", terminal)?;
+        return accept(&asked, global, terminal);
+    }
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
     let verify = matches!(verb, LogVerb::Verify);
     let trail = session.with_one(|site, _| {
-        let (trail, shown) = with_site_in(global.world.place(), site, read)?;
-        match trail.broken.as_ref().map(|broken| finding(broken, &shown)) {
+        let (trail, broken) = with_site_in(global.world.place(), site, read)?;
+        match broken {
             Some(finding) if verify => Err(Halt::refused(only(finding))),
             // Looking is not refused: it is how the place is found.
             finding => Ok((trail, super::live::as_warnings(&finding.into_iter().collect::<Findings>()))),
@@ -46,15 +54,40 @@ pub fn run(verb: &LogVerb, global: &Global, terminal: &Terminal) -> Result<Exit,
     session.show(|| render::whole_text(&trail), || vec![render::whole_value(session.name(), &trail)])
 }
 
-fn read(site: Site<'_>) -> Result<(Trail, String), Halt> {
-    let mut keep = Keep::open(&OperatingSystem, site)?;
-    let trail = keeping::runtime()?.block_on(keep.trail())?;
-    Ok((trail, keep.shown().to_owned()))
+/// Shows what is missing, asks, and goes on without it.
+fn accept(asked: &Asked, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut session = match Session::open(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    let accepted = session.with_one(|site, _| {
+        let accepted = with_site_in(global.world.place(), site, |site| {
+            if let Some(broken) = read(site)?.0.broken {
+                terminal.tell(&broken.why);
+            }
+            if !asked.confirmed("What is missing will stay so.", "accept") {
+                return Err(Halt::refused(only(not_confirmed("the trail is as it was"))));
+            }
+            keeping::accept(site, Ask { verb: asked.verb, wait: global.lock_wait() }, terminal)
+        })?;
+        Ok((accepted, Findings::new()))
+    })?;
+    match accepted {
+        Gate::Closed(exit) => Ok(exit),
+        Gate::Open(accepted) => session.show(
+            || render::accepted_text(accepted.as_ref()),
+            || vec![render::accepted_value(session.name(), accepted.as_ref())],
+        ),
+    }
 }
 
-fn finding(broken: &Break, shown: &str) -> Finding {
-    let message = format!("the audit trail of `{shown}` is broken at entry {}", broken.number);
-    Finding::error(Code::AUDIT_BROKEN, None, message)
-        .because(&broken.why)
-        .remedy("ask who has access to the store; what is older than that entry is as it was written")
+/// Reads the trail, and says where it is broken.
+fn read(site: Site<'_>) -> Result<(Trail, Option<Finding>), Halt> {
+    let mut keep = Keep::open(&OperatingSystem, site)?;
+    let trail = keeping::runtime()?.block_on(keep.trail())?;
+    let broken = trail.broken.as_ref().map(|broken| {
+        keep.broken(broken)
+            .remedy("ask who has access to the store, and compare it with a version or a backup of it")
+    });
+    Ok((trail, broken))
 }

@@ -21,7 +21,6 @@ use crate::{
     exit::Exit,
     failure::Failure,
     journal,
-    keeping::Held,
     operating_system::OperatingSystem,
     render::{
         progress::{Clock, Form, Progress},
@@ -46,7 +45,12 @@ pub struct Asked {
 
 impl Asked {
     /// Refuses what cannot work: nobody can be asked without a terminal.
-    pub fn check(&self, _terminal: &Terminal) -> Result<(), Failure> {
+    pub fn check(&self, terminal: &Terminal) -> Result<(), Failure> {
+        self.check_or(&format!("ichor {} --dry-run", self.verb), terminal)
+    }
+
+    /// Like [`Self::check`], for a verb that has another one to look first.
+    pub fn check_or(&self, look: &str, _terminal: &Terminal) -> Result<(), Failure> {
         let silent = self.json || !io::stdin().is_terminal();
         if !silent || self.yes || self.dry_run {
             return Ok(());
@@ -54,7 +58,7 @@ impl Asked {
         Err(Failure::new(Exit::InvalidInput, format!("`{}` has nobody to ask", self.verb))
             .because("there is no terminal, and it changes things")
             .hint(format!(
-                "go ahead without asking, or look first:\n    ichor {0} --yes\n    ichor {0} --dry-run",
+                "go ahead without asking, or look first:\n    ichor {} --yes\n    {look}",
                 self.verb
             )))
     }
@@ -180,13 +184,9 @@ pub fn carry_out(
             terminal.tell(run_report::text(finish).trim_end());
         }
     }
-    let lost = stage.held.map_or(Ok(()), Held::check);
     let ending = Ending { observed, report, done };
     let outcome = if findings.has_errors() { Exit::PartWay } else { ending.exit() };
-    match lost {
-        Ok(()) => leave(stage, plan, ending.report.as_ref(), in_a_word(outcome))?,
-        Err(halt) => return Err(halt),
-    }
+    leave(stage, plan, ending.report.as_ref(), in_a_word(outcome))?;
     if findings.has_errors() {
         // Much was done before they were met, and the report says what.
         return Err(Halt { kind: HaltKind::PartWay, findings });
@@ -202,7 +202,7 @@ async fn lost(lease: Option<&Lease>) {
     }
 }
 
-/// Leaves an entry in the audit trail, and what has changed in the store.
+/// Leaves an entry in the audit trail, and what has changed in the store. Fails if the lock was lost.
 fn leave(
     stage: &Stage<'_>,
     plan: &ClusterPlan,

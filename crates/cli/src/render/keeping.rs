@@ -1,40 +1,56 @@
 //! Locks and audit trails, for people and for programs.
 
 use ichor_store::{
-    audit::{Entry, Trail},
+    audit::{Break, Entry, Trail},
     lock::Holder,
 };
 use serde_json::{Value, json};
 
 use super::{table::Table, text};
 
+/// Whoever holds a lock.
+#[derive(Debug, Clone, Copy)]
+pub struct Seat<'a> {
+    /// Who it is.
+    pub holder: &'a Holder,
+    /// Whether their process is known not to run any more.
+    pub is_gone: bool,
+}
+
 /// Says who holds a lock.
-pub fn holder_text(holder: Option<&Holder>) -> String {
-    let Some(holder) = holder else { return "nobody is at work on the cluster\n".into() };
+pub fn holder_text(seat: Option<Seat<'_>>) -> String {
+    let Some(Seat { holder, is_gone }) = seat else { return "nobody is at work on the cluster\n".into() };
+    let (who, verb) = (text::safe_line(&holder.who), text::safe_line(&holder.verb));
+    let (since, run) = (text::safe_line(&holder.since), text::safe_line(&holder.run));
+    let process = holder.process.id;
+    if is_gone {
+        return format!(
+            "{who} did not finish `ichor {verb}`, which began at {since}\n\
+             its process {process} is gone, its run was {run}; the next run on this machine takes the lock over\n"
+        );
+    }
     format!(
-        "{} is at work on the cluster, with `ichor {}`, since {}\nits process is {}, its run {}\n",
-        text::safe_line(&holder.who),
-        text::safe_line(&holder.verb),
-        text::safe_line(&holder.since),
-        holder.process.id,
-        text::safe_line(&holder.run),
+        "{who} is at work on the cluster, with `ichor {verb}`, since {since}\n\
+         its process is {process}, its run {run}\n"
     )
 }
 
 /// Says whose lock was taken away.
-pub fn broken_text(holder: Option<&Holder>) -> String {
-    match holder {
+pub fn broken_text(seat: Option<Seat<'_>>) -> String {
+    match seat {
         None => "the lock is free\n".into(),
-        Some(holder) => format!("{} the lock of {}\n", text::good("took away"), text::safe_line(&holder.who)),
+        Some(seat) => {
+            format!("{} the lock of {}\n", text::good("took away"), text::safe_line(&seat.holder.who))
+        }
     }
 }
 
 /// Returns who holds a lock, for programs.
-pub fn holder_value(cluster: &str, holder: Option<&Holder>) -> Value {
-    let holder = holder.map(|holder| {
+pub fn holder_value(cluster: &str, seat: Option<Seat<'_>>) -> Value {
+    let holder = seat.map(|Seat { holder, is_gone }| {
         json!({
             "who": holder.who, "verb": holder.verb, "run": holder.run, "since": holder.since,
-            "process": holder.process.id,
+            "process": holder.process.id, "gone": is_gone,
         })
     });
     json!({ "cluster": cluster, "holder": holder })
@@ -92,4 +108,17 @@ pub fn whole_text(trail: &Trail) -> String {
 /// Returns that a trail is whole, for programs.
 pub fn whole_value(cluster: &str, trail: &Trail) -> Value {
     json!({ "cluster": cluster, "whole": true, "entries": trail.entries.len(), "end": trail.end })
+}
+
+/// Says what was accepted.
+pub fn accepted_text(broken: Option<&Break>) -> String {
+    match broken {
+        None => "the trail leads to where it ended: there is nothing to accept\n".into(),
+        Some(broken) => format!("{} {}\n", text::good("accepted:"), broken.why),
+    }
+}
+
+/// Returns what was accepted, for programs.
+pub fn accepted_value(cluster: &str, broken: Option<&Break>) -> Value {
+    json!({ "cluster": cluster, "accepted": broken.map(|broken| &broken.why) })
 }

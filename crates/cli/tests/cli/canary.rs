@@ -92,6 +92,7 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
         ("lock show", vec![]),
         ("log show", vec![]),
         ("log verify", vec![]),
+        ("log accept", vec!["--yes"]),
         ("lock break", vec!["--yes"]),
         ("render", vec![]),
         ("secrets identity", vec![]),

@@ -77,9 +77,17 @@ fn the_second_run_stops_with_the_name_of_the_first_and_the_lock_of_a_dead_one_is
     assert!(waited.stderr.contains("waiting for `ann@"), "{}", waited.stderr);
     let shown = lab.run(&["lock", "show"]);
     assert!(shown.stdout.starts_with("ann@") && shown.stdout.contains("secrets edit"), "{}", shown.stdout);
+    let holder = |lab: &Lab| -> Value {
+        serde_json::from_str(&lab.run(&["lock", "show", "-o", "json"]).stdout).expect("JSON")
+    };
+    assert_eq!(holder(&lab)["holder"]["gone"], false);
     // Reading needs no lock.
     assert_eq!(lab.run(&["secrets", "show"]).code, 0);
     editing.kill();
+    let shown = lab.run(&["lock", "show"]).stdout;
+    assert!(shown.contains("is gone") && shown.contains("takes the lock over"), "{shown}");
+    assert!(!shown.contains("at work"), "{shown}");
+    assert_eq!(holder(&lab)["holder"]["gone"], true);
     let third = lab.run(&["secrets", "rotate-key"]);
     assert_eq!(third.code, 0, "{}", third.stderr);
     assert!(third.stderr.contains("its lock was taken over"), "{}", third.stderr);
@@ -101,6 +109,11 @@ fn a_lock_is_broken_by_command_and_never_without_a_word() {
     let editing = Editing::begin(&lab);
     let asked = lab.run(&["lock", "break"]);
     assert_eq!(asked.code, 3, "{}", asked.stderr);
+    assert!(
+        asked.stderr.contains("ichor lock show") && !asked.stderr.contains("--dry-run"),
+        "{}",
+        asked.stderr
+    );
     assert_eq!(lock(&lab)["holder"]["verb"], "secrets edit");
     let broken = lab.run(&["lock", "break", "--yes"]);
     assert_eq!(broken.code, 0, "{}", broken.stderr);
@@ -129,15 +142,54 @@ fn a_trail_that_somebody_changed_is_found_out() {
     fs::write(&second, before.replace("rotate-key", "show")).expect("a file");
     let changed = lab.run(&["log", "verify"]);
     assert_eq!(changed.code, 7, "{}", changed.stderr);
-    assert!(changed.stderr.contains("ICH-2146") && changed.stderr.contains("entry 3"), "{}", changed.stderr);
+    for word in ["ICH-2146", "entry 2 or 3 was changed", "entry 1 is as it was written"] {
+        assert!(changed.stderr.contains(word), "{word}: {}", changed.stderr);
+    }
     fs::write(&second, before).expect("a file");
     // The newest is taken away, and nothing after it shows that; the generation does.
-    fs::remove_file(kept(&lab, "audit/00000003.json")).expect("an entry");
+    let third = kept(&lab, "audit/00000003.json");
+    let newest = fs::read(&third).expect("an entry");
+    fs::remove_file(&third).expect("an entry");
     let cut = lab.run(&["log", "verify"]);
-    assert!(cut.code == 7 && cut.stderr.contains("entry 3"), "{}", cut.stderr);
+    assert!(cut.code == 7 && cut.stderr.contains("entry 3 is missing"), "{}", cut.stderr);
+    // No run writes another one in its place.
+    let secrets = fs::read(kept(&lab, "secrets.sops.yaml")).expect("secrets");
+    let refused = lab.run(&["secrets", "rotate-key"]);
+    assert_eq!(refused.code, 7, "{}", refused.stderr);
+    for word in ["ICH-2146", "entry 3 is missing", "audit/00000003.json"] {
+        assert!(refused.stderr.contains(word), "{word}: {}", refused.stderr);
+    }
+    assert!(!third.exists() && lock(&lab)["holder"] == Value::Null);
+    assert_eq!(fs::read(kept(&lab, "secrets.sops.yaml")).expect("secrets"), secrets);
     // Looking goes on, with a warning.
     let shown = lab.run(&["log", "show"]);
     assert_eq!((shown.code, shown.stderr.contains("ICH-2146")), (0, true), "{}", shown.stderr);
+    fs::write(&third, newest).expect("a file");
+    assert_eq!(lab.run(&["secrets", "rotate-key"]).code, 0);
+    assert_eq!(lab.run(&["log", "verify"]).code, 0);
+    let nothing = lab.run(&["log", "accept", "--yes"]);
+    assert_eq!((nothing.code, nothing.stdout.contains("nothing to accept")), (0, true), "{}", nothing.stderr);
+    assert!(!kept(&lab, "audit/00000005.json").exists());
+}
+
+#[test]
+fn a_trail_whose_end_is_lost_is_accepted_by_command_and_never_without_a_word() {
+    let lab = lab_with_secrets(&whole("a"));
+    assert_eq!(lab.run(&["secrets", "rotate-key"]).code, 0);
+    fs::remove_file(kept(&lab, "audit/00000002.json")).expect("an entry");
+    let asked = lab.run(&["log", "accept"]);
+    assert_eq!(asked.code, 3, "{}", asked.stderr);
+    let refused = lab.run(&["secrets", "rotate-key"]);
+    assert!(refused.code == 7 && refused.stderr.contains("ichor log accept"), "{}", refused.stderr);
+    let accepted = lab.run(&["log", "accept", "--yes"]);
+    assert_eq!(accepted.code, 0, "{}", accepted.stderr);
+    assert!(accepted.stdout.contains("entry 2 is missing"), "{}", accepted.stdout);
+    assert_eq!(lab.run(&["secrets", "rotate-key"]).code, 0);
+    let shown = lab.run(&["log", "show"]);
+    assert!(shown.stdout.contains("accepted: entry 2 is missing"), "{}", shown.stdout);
+    // It stays to be seen.
+    let verified = lab.run(&["log", "verify"]);
+    assert!(verified.code == 7 && verified.stderr.contains("entry 2 is missing"), "{}", verified.stderr);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use ichor_model::Desired;
 use ichor_store::{
     Bucket, Objects,
+    audit::Deed,
     lock::{Holder, Lease, Process, Request, Terms},
 };
 
@@ -24,16 +25,20 @@ fn bundle(desired: &Desired) -> String {
     Store::of(site(desired)).expect("a store").bundle().display().to_string()
 }
 
+fn holder(who: &str) -> Holder {
+    Holder {
+        who: who.into(),
+        verb: "up".into(),
+        run: who.into(),
+        since: "now".into(),
+        process: Process { world: None, id: 1, started: None },
+    }
+}
+
 async fn take(keep: &mut Keep<'_>, who: &str) -> Result<Lease, Halt> {
     let begun = tokio::time::Instant::now();
     let request = Request {
-        holder: Holder {
-            who: who.into(),
-            verb: "up".into(),
-            run: who.into(),
-            since: "now".into(),
-            process: Process { world: None, id: 1, started: None },
-        },
+        holder: holder(who),
         terms: Terms::default(),
         wait: Duration::ZERO,
         uptime: Arc::new(move || begun.elapsed()),
@@ -108,6 +113,120 @@ async fn nothing_is_committed_without_the_lock() {
     assert_eq!(codes(&overtaken), ["ICH-2144"]);
     his.refresh().await.expect("refreshed");
     assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("his"));
+}
+
+fn deed(keep: &Keep<'_>, who: &str) -> Deed {
+    keep.deed(&holder(who), "now".into(), "done")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_refused_before_it_changes_anything_when_the_end_of_the_trail_is_gone() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let (ann, bob) = (Memory::default(), Memory::default());
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    ann.put(&bundle(&desired), b"hers");
+    for _ in 0..3 {
+        hers.finish(&lease, deed(&hers, "ann@a")).await.expect("finished");
+    }
+    lease.release().await.expect("given back");
+    let last = bucket.get("audit/00000003.json").await.expect("asked").expect("there").bytes;
+    bucket.delete("audit/00000003.json").await.expect("deleted");
+    let before = bucket.list("generations/").await;
+    let mut his = keep(&bob, &desired, &bucket);
+    let refused = take(&mut his, "bob@b").await.expect_err("cut off");
+    assert_eq!((refused.kind, codes(&refused)), (HaltKind::Refused, vec!["ICH-2146".to_owned()]));
+    let told = format!("{:?}", refused.findings);
+    assert!(told.contains("entry 3 is missing") && told.contains("audit/00000003.json"), "{told}");
+    assert_eq!(bob.text(&bundle(&desired)), None, "the mirror is as it was");
+    assert_eq!(bucket.list("generations/").await, before);
+    assert_eq!(his.holder().await.expect("read"), None, "the lock is given back");
+    // Another one in its place is no better.
+    keep(&bob, &desired, &bucket).record(&deed(&his, "bob@b")).await.expect("added");
+    let refused = take(&mut his, "bob@b").await.expect_err("another");
+    assert_eq!(codes(&refused), ["ICH-2146"]);
+    // Looking goes on, and so do runs, once it is back.
+    his.refresh().await.expect("refreshed");
+    bucket.delete("audit/00000003.json").await.expect("deleted");
+    bucket.create("audit/00000003.json", &last).await.expect("brought back");
+    let lease = take(&mut his, "bob@b").await.expect("taken");
+    his.finish(&lease, deed(&his, "bob@b")).await.expect("finished");
+    assert_eq!(his.trail().await.expect("read").broken, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trail_whose_end_is_lost_goes_on_after_the_gap_once_somebody_accepts_it() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let ann = Memory::default();
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    for _ in 0..3 {
+        hers.finish(&lease, deed(&hers, "ann@a")).await.expect("finished");
+    }
+    assert_eq!(hers.accept(&lease, deed(&hers, "ann@a")).await.expect("whole"), None);
+    lease.release().await.expect("given back");
+    for number in [2, 3] {
+        bucket.delete(&format!("audit/{number:08}.json")).await.expect("deleted");
+    }
+    let mut hers = keep(&ann, &desired, &bucket).accepting();
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    let gap = hers.accept(&lease, deed(&hers, "ann@a")).await.expect("accepted").expect("a gap");
+    assert_eq!((gap.first, gap.last), (2, 3));
+    lease.release().await.expect("given back");
+    // Everybody goes on, and the gap stays to be seen.
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    hers.finish(&lease, deed(&hers, "ann@a")).await.expect("finished");
+    let trail = hers.trail().await.expect("read");
+    let told: Vec<_> = trail.entries.iter().map(|it| (it.number, &*it.deed.outcome)).collect();
+    assert_eq!(told, [(1, "done"), (4, "accepted: entries 2 and 3 are missing"), (5, "done")]);
+    assert_eq!(trail.broken, Some(gap));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trail_that_is_cut_during_a_run_is_found_out_by_the_next_one() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let ann = Memory::default();
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    for _ in 0..3 {
+        hers.finish(&lease, deed(&hers, "ann@a")).await.expect("finished");
+    }
+    bucket.delete("audit/00000003.json").await.expect("deleted");
+    ann.put(&bundle(&desired), b"hers");
+    // With its own entries the trail goes further than before, and what is kept is kept.
+    for at in ["later", "later still"] {
+        let deed = Deed { at: at.into(), ..deed(&hers, "ann@a") };
+        hers.finish(&lease, deed).await.expect("finished");
+    }
+    lease.release().await.expect("given back");
+    let bob = Memory::default();
+    let mut his = keep(&bob, &desired, &bucket);
+    assert_eq!(codes(&take(&mut his, "bob@b").await.expect_err("cut off")), ["ICH-2146"]);
+    let broken = his.trail().await.expect("read").broken.expect("broken");
+    assert_eq!((broken.first, broken.last), (3, 3), "{}", broken.why);
+    his.refresh().await.expect("refreshed");
+    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("hers"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_lost_its_lock_leaves_an_entry_and_nothing_else() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let (ann, bob) = (Memory::default(), Memory::default());
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lost = take(&mut hers, "ann@a").await.expect("taken");
+    ann.put(&bundle(&desired), b"hers");
+    tokio::time::sleep(Terms::default().lease).await;
+    hers.break_lock().await.expect("broken");
+    let mut his = keep(&bob, &desired, &bucket);
+    let lease = take(&mut his, "bob@b").await.expect("taken");
+    let halt = hers.finish(&lost, deed(&hers, "ann@a")).await.expect_err("lost");
+    assert_eq!((halt.kind, codes(&halt)), (HaltKind::PartWay, vec!["ICH-2144".to_owned()]));
+    assert_eq!(bucket.list("generations/").await, Ok(vec![]));
+    his.finish(&lease, deed(&his, "bob@b")).await.expect("finished");
+    let trail = his.trail().await.expect("read");
+    let told: Vec<_> = trail.entries.iter().map(|it| [&*it.deed.who, &*it.deed.outcome]).collect();
+    assert_eq!((told, trail.broken), (vec![["ann@a", "lost-lock"], ["bob@b", "done"]], None));
 }
 
 /// Stops the machine after every act on its mirror, and looks what the next run has.

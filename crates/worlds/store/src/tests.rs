@@ -496,7 +496,7 @@ fn deed(number: usize) -> Deed {
 async fn trail(objects: &dyn Objects, length: usize) -> Vec<Seen> {
     let mut ends = Vec::new();
     for number in 0..length {
-        ends.push(audit::add(objects, &deed(number)).await.expect("added"));
+        ends.push(audit::add(objects, None, &deed(number)).await.expect("added"));
     }
     ends
 }
@@ -516,13 +516,17 @@ async fn a_trail_that_nobody_touched_is_whole() {
 
 #[tokio::test]
 async fn the_first_broken_link_is_named() {
-    // Which entry is changed, or taken away, and which is named for it.
+    // Which entry is changed, or taken away, which ones are named for it, and up to which one the others vouch.
     let cases = [
-        (2, Some("eve"), Some(3)),
-        (5, Some("eve"), Some(5)),
-        (2, None, Some(2)),
-        (5, None, Some(5)),
-        (1, Some("eve"), Some(2)),
+        (3, Some("eve"), (3, 4, 2)),
+        (2, Some("eve"), (2, 3, 1)),
+        (1, Some("eve"), (1, 2, 0)),
+        // What comes after the last one is the anchor.
+        (5, Some("eve"), (5, 5, 4)),
+        // Of the one before a gap nobody says any more what it was.
+        (3, None, (3, 3, 1)),
+        (1, None, (1, 1, 0)),
+        (5, None, (5, 5, 3)),
     ];
     for (number, changed, named) in cases {
         let objects = Moody::new(Mood::Good);
@@ -535,8 +539,42 @@ async fn the_first_broken_link_is_named() {
             objects.create(&key, text.as_bytes()).await.expect("written");
         }
         let read = audit::read(&objects, ends.last()).await.expect("read");
-        assert_eq!(read.broken.map(|Break { number, .. }| number), named, "{number} {changed:?}");
+        let found = read.broken.map(|Break { first, last, sound, .. }| (first, last, sound));
+        assert_eq!(found, Some(named), "{number} {changed:?}");
     }
+}
+
+#[tokio::test]
+async fn a_trail_whose_end_was_cut_off_does_not_lead_to_its_anchor_any_more() {
+    let objects = Moody::new(Mood::Good);
+    let ends = trail(&objects, 5).await;
+    for end in &ends {
+        assert_eq!(audit::astray(&objects, end).await, Ok(None));
+    }
+    for number in [4, 5] {
+        objects.delete(&format!("audit/{number:08}.json")).await.expect("deleted");
+    }
+    let cut = audit::astray(&objects, &ends[4]).await.expect("read").expect("cut");
+    assert_eq!((cut.first, cut.last, cut.sound), (4, 5, 2), "{}", cut.why);
+    assert_eq!(audit::read(&objects, Some(&ends[4])).await.expect("read").broken, Some(cut));
+    // What comes after it does not take its number, and fits once it is back.
+    let next = audit::add(&objects, Some(&ends[4]), &deed(5)).await.expect("added");
+    let entry = audit::read(&objects, None).await.expect("read").entries.pop().expect("an entry");
+    assert_eq!((next.number, entry.before.as_ref()), (6, Some(&ends[4].sha256)));
+    objects.delete("audit/00000006.json").await.expect("deleted");
+    // Nor does it follow another one of that number.
+    trail(&objects, 2).await;
+    let next = audit::add(&objects, Some(&ends[4]), &deed(5)).await.expect("added");
+    let broken = audit::read(&objects, Some(&next)).await.expect("read").broken.expect("broken");
+    assert_eq!((broken.first, broken.last), (5, 6), "{}", broken.why);
+    for number in [4, 5, 6] {
+        objects.delete(&format!("audit/{number:08}.json")).await.expect("deleted");
+    }
+    // Others in their place are not the same.
+    trail(&objects, 3).await;
+    let other = audit::astray(&objects, &ends[4]).await.expect("read").expect("another");
+    assert_eq!((other.first, other.last, other.sound), (5, 5, 4), "{}", other.why);
+    assert_eq!(audit::read(&objects, Some(&ends[4])).await.expect("read").broken, Some(other));
 }
 
 #[tokio::test]
@@ -544,7 +582,7 @@ async fn two_who_add_at_once_both_get_an_entry() {
     let objects = Arc::new(Moody::new(Mood::Good));
     let adding = (0..8).map(|number| {
         let objects = objects.clone();
-        async move { audit::add(&*objects, &deed(number)).await.expect("added") }
+        async move { audit::add(&*objects, None, &deed(number)).await.expect("added") }
     });
     futures_util::future::join_all(adding).await;
     let read = audit::read(&*objects, None).await.expect("read");
