@@ -387,7 +387,7 @@ catalogue! {
     2145 LOCK_ILLEGIBLE "the lock cannot be read":
         "What is kept as `lock.json` is not a lock that this ichor knows. It may be of a newer one. If nobody is at work, `ichor lock break` takes it away.";
     2146 AUDIT_BROKEN "the audit trail is broken":
-        "Each entry of the trail has the checksum of the one before it, and the newest generation of the store says where the trail ended. The finding names the first entry that does not fit: it, or the one before it, was changed or taken away by somebody else than ichor.";
+        "Each entry of the trail has the checksum of the one before it, and the newest generation of the store says where the trail ended. The finding names the first entry that does not fit: it, or the one before it, was changed or taken away by somebody else than ichor. A run is refused while the end of the trail is not where the store says that it was; `ichor log accept` goes on all the same, and leaves an entry that says so.";
     3101 UNREACHABLE "a server is not reached":
         "Nothing was changed. The finding says which server and what the operating system or the proxy said. Check the address, the route, the firewall and, for machines on a private network, `proxmox.jump`.";
     3102 UNTRUSTED "a server is not the one that it should be":
