@@ -176,6 +176,13 @@ pub enum Verb {
     Man(Man),
 }
 
+impl Verb {
+    /// Whether what happens is told to a program as it happens.
+    pub const fn tells_events(&self) -> bool {
+        matches!(self, Self::Up(Up { json: true, .. }) | Self::Destroy(Destroy { json: true, .. }))
+    }
+}
+
 /// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {

@@ -52,6 +52,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 
 fn run_verb(cli: &Cli) -> Exit {
     let terminal = Terminal::new(cli.global.color).about(here::options(&cli.global));
+    let terminal = terminal.in_events(cli.verb.tells_events());
     commands::run(cli, &terminal).unwrap_or_else(|failure| {
         terminal.tell(&render::failure::text(&failure));
         failure.exit

@@ -19,6 +19,8 @@ pub struct Terminal {
     color: ColorChoice,
     /// The options that commands in a text need to mean what this run means.
     options: String,
+    /// Whether what is written to stdout is a stream of events.
+    events: bool,
 }
 
 impl Terminal {
@@ -30,7 +32,7 @@ impl Terminal {
             Color::Always => ColorChoice::Always,
             Color::Never => ColorChoice::Never,
         };
-        Self { stdout: io::stdout(), stderr: io::stderr(), color, options: String::new() }
+        Self { stdout: io::stdout(), stderr: io::stderr(), color, options: String::new(), events: false }
     }
 
     /// Says which cluster and world commands in texts are about.
@@ -38,6 +40,18 @@ impl Terminal {
     pub fn about(mut self, options: String) -> Self {
         self.options = options;
         self
+    }
+
+    /// Says whether a program reads what happens as it happens, one JSON object a line, in place of one result.
+    #[must_use]
+    pub fn in_events(mut self, events: bool) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Whether results are events of a stream.
+    pub const fn is_in_events(&self) -> bool {
+        self.events
     }
 
     /// Writes data to stdout, byte for byte.

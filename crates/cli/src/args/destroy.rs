@@ -30,7 +30,8 @@ pub struct Destroy {
     /// Shows what would go and changes nothing. Exit code 2 if there is something to remove.
     #[arg(long, env = "ICHOR_DESTROY_DRY_RUN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub dry_run: bool,
-    /// Writes what happens to stdout, one JSON object a line; needs `--yes` or `--dry-run`.
+    /// Writes what happens to stdout, one JSON object a line, the last of which is the result; needs `--yes` or
+    /// `--dry-run`. For the result alone: `-o json`.
     #[arg(long, env = "ICHOR_DESTROY_JSON", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub json: bool,
 }

@@ -40,7 +40,8 @@ pub struct Up {
     /// Only this machine, with what it needs; may be repeated.
     #[arg(long, value_name = "MACHINE", env = "ICHOR_ONLY", hide_env_values = true, value_delimiter = ',', value_parser = parse_machine)]
     pub only: Vec<MachineName>,
-    /// Writes what happens to stdout, one JSON object a line; needs `--yes` or `--dry-run`.
+    /// Writes what happens to stdout, one JSON object a line, the last of which is the result; needs `--yes` or
+    /// `--dry-run`. For the result alone: `-o json`.
     #[arg(long, env = "ICHOR_UP_JSON", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub json: bool,
 }

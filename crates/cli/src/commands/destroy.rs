@@ -11,11 +11,16 @@ use super::{
     session::Gate,
 };
 use crate::{
-    args::{Destroy, Global, Output},
+    args::{Destroy, Global},
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
-    render::{progress::Wait, remains::Stays, steps, steps::Steps},
+    render::{
+        progress::{Wait, aside},
+        remains::Stays,
+        steps,
+        steps::Steps,
+    },
     terminal::Terminal,
 };
 
@@ -30,15 +35,7 @@ pub fn run(args: &Destroy, global: &Global, terminal: &Terminal) -> Result<Exit,
     })?;
     match done {
         Gate::Closed(exit) => Ok(exit),
-        // Whoever reads events has read it all.
-        Gate::Open((session, (exit, _))) if args.json || global.output == Output::Table => {
-            session.tell();
-            Ok(exit)
-        }
-        Gate::Open((session, (exit, document))) => {
-            session.show(String::new, || vec![document])?;
-            Ok(exit)
-        }
+        Gate::Open((session, (exit, document))) => session.end(exit, String::new, || vec![document]),
     }
 }
 
@@ -73,9 +70,9 @@ fn act(
         Stays { desired, observed: &stage.observed, remains: &remains, extent, secrets: secrets.as_deref() };
     let shown = Steps { desired, plan: &plan, idle: steps::GONE };
     if asked.json {
-        let event = json!({"event": "stays", "cluster": desired.cluster.name, "stays": stays.document()});
+        let event = json!({"cluster": desired.cluster.name, "stays": stays.document()});
         // Whoever does not read it any more has seen enough.
-        let _ = terminal.data(format!("{event}\n"));
+        let _ = terminal.data(aside("stays", event));
     } else {
         terminal.tell(&steps::text(shown, terminal.width()));
     }

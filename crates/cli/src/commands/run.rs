@@ -6,7 +6,7 @@ use std::{
 };
 
 use ichor_engine::{Cancel, Haste, Journal, Outcome, RunReport};
-use ichor_model::{Code, Desired, Finding, Observed};
+use ichor_model::{Code, Finding, Observed};
 use ichor_ops::{
     Halt, HaltKind, System,
     converge::{Ended, Goal, converge},
@@ -25,7 +25,6 @@ use crate::{
     render::{
         progress::{Clock, Form, Progress},
         run_report::{self, Finish},
-        status::{self, Status},
     },
     terminal::Terminal,
 };
@@ -86,7 +85,8 @@ pub fn not_confirmed(what: &str) -> Finding {
 pub struct Ending {
     /// What was last seen.
     pub observed: Observed,
-    report: Option<RunReport>,
+    /// What came of each step, if there was something to do.
+    pub report: Option<RunReport>,
     done: bool,
 }
 
@@ -239,13 +239,6 @@ const fn word(outcome: &Outcome) -> &'static str {
         Outcome::Blocked { .. } => "blocked",
         Outcome::NotBegun => "not begun",
     }
-}
-
-/// Shows a cluster as it is.
-pub fn show_status(desired: &Desired, observed: &Observed, terminal: &Terminal) {
-    let shown = status::text(&Status::new(desired, observed), terminal.width());
-    // Whoever does not read it any more has seen enough.
-    let _ = terminal.show(&shown);
 }
 
 /// Asks to end: Ctrl-C, and what a service or CI sends before it kills.

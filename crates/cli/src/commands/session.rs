@@ -1,6 +1,6 @@
 //! What verbs over whole clusters share: loading them, and telling what stood in the way.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use ichor_model::{Code, Desired, Finding, Findings, World};
 use ichor_ops::{Halt, HaltKind, Site};
@@ -19,6 +19,7 @@ use crate::{
         findings::{self, Changes},
         findings_json,
         given::{self, Given},
+        progress::aside,
         text,
     },
     terminal::Terminal,
@@ -173,11 +174,7 @@ impl<'a> Session<'a> {
             _ => Changes::None,
         };
         findings::tell(&self.clusters.sources, &self.clusters.findings, changes, self.terminal);
-        match self.output {
-            Output::Table => {}
-            Output::Json => self.terminal.data(document::json(&findings_json::report(&self.clusters)))?,
-            Output::Yaml => self.terminal.data(document::yaml(&findings_json::report(&self.clusters)))?,
-        }
+        self.print(exit, || None, || document::value(&findings_json::report(&self.clusters)))?;
         Ok(exit)
     }
 
@@ -187,14 +184,39 @@ impl<'a> Session<'a> {
         text: impl FnOnce() -> String,
         clusters: impl FnOnce() -> Vec<Value>,
     ) -> Result<Exit, Failure> {
+        self.end(Exit::Done, text, clusters)
+    }
+
+    /// Does the same for a run that ended in some way.
+    pub fn end(
+        &self,
+        exit: Exit,
+        text: impl FnOnce() -> String,
+        clusters: impl FnOnce() -> Vec<Value>,
+    ) -> Result<Exit, Failure> {
         self.tell();
-        let value = || envelope(clusters(), findings_json::all(&self.clusters));
-        match self.output {
-            Output::Table => self.terminal.show(&text())?,
-            Output::Json => self.terminal.data(document::json(&value()))?,
-            Output::Yaml => self.terminal.data(document::yaml(&value()))?,
+        self.print(exit, || Some(text()), || envelope(clusters(), findings_json::all(&self.clusters)))?;
+        Ok(exit)
+    }
+
+    /// Writes a result in the form that was asked for. In a stream of events it is the last one.
+    fn print(
+        &self,
+        exit: Exit,
+        text: impl FnOnce() -> Option<String>,
+        value: impl FnOnce() -> Value,
+    ) -> io::Result<()> {
+        if self.terminal.is_in_events() {
+            let mut value = value();
+            value["exit_code"] = exit.code().into();
+            value["exit"] = exit.meaning().into();
+            return self.terminal.data(aside("result", value));
         }
-        Ok(Exit::Done)
+        match self.output {
+            Output::Table => text().map_or(Ok(()), |text| self.terminal.show(&text)),
+            Output::Json => self.terminal.data(document::json(&value())),
+            Output::Yaml => self.terminal.data(document::yaml(&value())),
+        }
     }
 
     /// Gives access that was made: on standard output, or by saying which file it was written to.

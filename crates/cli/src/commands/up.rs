@@ -1,6 +1,6 @@
 //! `ichor up`: a Ready cluster, from nothing or from what is there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ichor_machineconfig::pki::{TALOS_CLIENT_LIFETIME, TalosRole};
 use ichor_model::{Code, Desired, Finding, Findings};
@@ -13,6 +13,7 @@ use ichor_ops::{
 };
 use ichor_plan::{ClusterPlan, drift, preflight};
 use ichor_spec::Sources;
+use serde_json::{Value, json};
 
 use super::{
     live::{self, Intent, Stage},
@@ -26,7 +27,10 @@ use crate::{
     files,
     operating_system::OperatingSystem,
     render::{
+        envelope,
         findings::{self, Changes},
+        run_report,
+        status::{self, Status},
         steps,
         steps::Steps,
         text,
@@ -52,11 +56,18 @@ pub fn run(args: &Up, global: &Global, terminal: &Terminal) -> Result<Exit, Fail
     })?;
     match done {
         Gate::Closed(exit) => Ok(exit),
-        Gate::Open((session, exit)) => {
-            session.tell();
-            Ok(exit)
-        }
+        Gate::Open((session, (exit, shown))) => session.end(exit, || shown.text, || vec![shown.document]),
     }
+}
+
+/// How it ended, and what is shown of it.
+type Ended = (Exit, Shown);
+
+/// What people and programs see at the end.
+#[derive(Default)]
+struct Shown {
+    text: String,
+    document: Value,
 }
 
 fn act(
@@ -65,7 +76,7 @@ fn act(
     saved: Option<&SavedPlan>,
     asked: &Asked,
     terminal: &Terminal,
-) -> Result<(Exit, Findings), Halt> {
+) -> Result<(Ended, Findings), Halt> {
     let desired = stage.site.desired;
     if let Goal::Up { only, .. } = goal {
         let unknown = strangers(desired, only);
@@ -83,14 +94,16 @@ fn act(
     }
     let mut findings = found;
     let left = drift(desired, &stage.observed);
+    let idle = steps::idle(left.iter().count());
+    let steps = Steps { desired, plan: &plan, idle: &idle };
     if !asked.json {
-        let idle = steps::idle(left.iter().count());
-        terminal.tell(steps::text(Steps { desired, plan: &plan, idle: &idle }, terminal.width()).trim_end());
+        terminal.tell(steps::text(steps, terminal.width()).trim_end());
     }
     if asked.dry_run {
         findings.extend(left);
         let exit = if plan.is_empty() { Exit::Done } else { Exit::ChangesPending };
-        return Ok((exit, findings));
+        let shown = Shown { document: steps::document(steps), ..Shown::default() };
+        return Ok(((exit, shown), findings));
     }
     if !plan.is_empty() && saved.is_none() {
         if !asked.yes {
@@ -101,7 +114,7 @@ fn act(
             return Err(Halt::refused(only(run::not_confirmed("nothing was changed"))));
         }
     }
-    let (exit, told) = if plan.is_empty() {
+    let (ended, told) = if plan.is_empty() {
         carry_out(stage, goal, &plan, asked, terminal)?
     } else {
         stage.with_secrets(|stage| {
@@ -114,7 +127,7 @@ fn act(
         })?
     };
     findings.extend(told);
-    Ok((exit, findings))
+    Ok((ended, findings))
 }
 
 fn carry_out(
@@ -123,37 +136,56 @@ fn carry_out(
     plan: &ClusterPlan,
     asked: &Asked,
     terminal: &Terminal,
-) -> Result<(Exit, Findings), Halt> {
+) -> Result<(Ended, Findings), Halt> {
     let ending = run::carry_out(stage, goal, plan, asked, terminal)?;
     let exit = ending.exit();
     let left = drift(stage.site.desired, &ending.observed);
-    if exit == Exit::Done {
-        finish(stage, &ending, asked, terminal)?;
-    }
-    Ok((exit, left))
+    let access = match stage.bundle {
+        Some(bundle) if exit == Exit::Done => write_access(stage, bundle)?,
+        _ => None,
+    };
+    Ok(((exit, show(stage, &ending, access.as_ref(), terminal)), left))
 }
 
-/// Gives access to the cluster, and shows it.
-fn finish(stage: &Stage<'_>, ending: &Ending, asked: &Asked, terminal: &Terminal) -> Result<(), Halt> {
-    let kubeconfig = stage.bundle.map(|bundle| write_access(stage, bundle)).transpose()?.flatten();
-    if asked.json {
-        return Ok(());
+/// Shows the cluster that was made, and where access to it is. People who were told what went wrong see that alone.
+fn show(stage: &Stage<'_>, ending: &Ending, access: Option<&Access>, terminal: &Terminal) -> Shown {
+    let exit = ending.exit();
+    let status = Status::new(&stage.live.with_leases(), &ending.observed);
+    let path = |of: fn(&Access) -> &PathBuf| access.map(|access| envelope::path(of(access)));
+    let document = json!({
+        "cluster": stage.site.name(),
+        "done": exit == Exit::Done,
+        "exit_code": exit.code(),
+        "counts": run_report::counts(ending.report.as_ref()),
+        "status": status.document(),
+        "kubeconfig": path(|access| &access.kubeconfig),
+        "talosconfig": path(|access| &access.talosconfig),
+        "lab": stage.lab.map(envelope::path),
+    });
+    if exit != Exit::Done {
+        return Shown { document, ..Shown::default() };
     }
-    run::show_status(&stage.live.with_leases(), &ending.observed, terminal);
-    if let Some(path) = kubeconfig {
-        terminal.tell(&format!("{}: kubectl reads {}", text::hint("access"), path.display()));
+    let mut text = status::text(&status, terminal.width());
+    if let Some(Access { kubeconfig, .. }) = access {
+        text += &format!("{}: kubectl reads {}\n", text::hint("access"), kubeconfig.display());
     }
     if let Some(lab) = stage.lab {
-        terminal.tell(&format!("this was a rehearsal: the lab is kept in {}", lab.display()));
+        text += &format!("this was a rehearsal: the lab is kept in {}\n", lab.display());
     }
-    Ok(())
+    Shown { text, document }
+}
+
+/// Where access to a cluster was written.
+struct Access {
+    kubeconfig: PathBuf,
+    talosconfig: PathBuf,
 }
 
 /// Writes kubeconfig and talosconfig beside the secrets, where they are as safe. What leads to the cluster is kept.
 fn write_access(
     stage: &Stage<'_>,
     bundle: &ichor_machineconfig::secrets::Bundle,
-) -> Result<Option<std::path::PathBuf>, Halt> {
+) -> Result<Option<Access>, Halt> {
     let known = stage.live.with_leases();
     if known.cluster.endpoint.host.known().is_none() {
         return Ok(None);
@@ -163,9 +195,10 @@ fn write_access(
     let made = access::kubeconfig(system, &known, bundle, &Server::Endpoint, KUBECONFIG_LIFETIME)?;
     access::keep_current(system, &made, &kubeconfig)?;
     let wanted = TalosAccess { roles: vec![TalosRole::Admin], lifetime: TALOS_CLIENT_LIFETIME };
+    let talosconfig = stage.store.file("talosconfig");
     let (made, _) = access::talosconfig(system, &known, bundle, &wanted)?;
-    access::keep_current(system, &made, &stage.store.file("talosconfig"))?;
-    Ok(Some(kubeconfig))
+    access::keep_current(system, &made, &talosconfig)?;
+    Ok(Some(Access { kubeconfig, talosconfig }))
 }
 
 fn read_plan(path: &Path) -> Result<SavedPlan, Failure> {

@@ -1,6 +1,12 @@
 //! JSON and YAML.
 
 use serde::Serialize;
+use serde_json::Value;
+
+/// Returns a value to which something can be added.
+pub fn value(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("what is shown has text as keys")
+}
 
 /// Returns a value as JSON for people to read too.
 pub fn json(value: &impl Serialize) -> String {
@@ -9,15 +15,14 @@ pub fn json(value: &impl Serialize) -> String {
 
 /// Returns a value as YAML, in the same shape as JSON.
 pub fn yaml(value: &impl Serialize) -> String {
-    let value = serde_json::to_value(value).expect("what is shown has text as keys");
-    serde_saphyr::to_string(&value).expect("JSON values are YAML values")
+    serde_saphyr::to_string(&self::value(value)).expect("JSON values are YAML values")
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use super::{json, yaml};
+    use super::{Value, json, yaml};
 
     #[test]
     fn text_that_looks_like_something_else_stays_text() {

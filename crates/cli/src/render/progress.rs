@@ -26,7 +26,7 @@ use self::pulse::Pulse;
 pub use self::{
     bars::Bars,
     course::Course,
-    json_lines::{JsonLines, outcome_keys},
+    json_lines::{JsonLines, aside, outcome_keys},
     lines::Lines,
     wait::Wait,
 };

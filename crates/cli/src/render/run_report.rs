@@ -178,8 +178,17 @@ fn tally(finish: Finish<'_>) -> Vec<String> {
     [Some(format!("  done: {done}")), not_begun].into_iter().flatten().collect()
 }
 
-fn count(report: &RunReport, wanted: impl Fn(&Outcome) -> bool) -> usize {
-    report.steps(wanted).count()
+/// Returns how many steps ended in which way, for programs. Without a report there were none.
+pub fn counts(report: Option<&RunReport>) -> Value {
+    let count = |wanted: fn(&Outcome) -> bool| report.map_or(0, |report| report.steps(wanted).count());
+    json!({
+        "done": count(|outcome| *outcome == Outcome::Done),
+        "skipped": count(|outcome| *outcome == Outcome::Skipped),
+        "failed": count(|outcome| matches!(outcome, Outcome::Failed { .. })),
+        "refused": count(|outcome| matches!(outcome, Outcome::Refused { .. })),
+        "unknown": count(|outcome| matches!(outcome, Outcome::Unknown { .. })),
+        "not_begun": count(|outcome| matches!(outcome, Outcome::Blocked { .. } | Outcome::NotBegun)),
+    })
 }
 
 /// Returns the end of a run for programs.
@@ -207,14 +216,7 @@ pub fn document(finish: Finish<'_>) -> Value {
         "exit_code": exit.code(),
         "exit": exit.meaning(),
         "took_ms": u64::try_from(finish.took.as_millis()).unwrap_or(u64::MAX),
-        "counts": {
-            "done": count(report, |outcome| *outcome == Outcome::Done),
-            "skipped": skipped(report),
-            "failed": count(report, |outcome| matches!(outcome, Outcome::Failed { .. })),
-            "refused": count(report, |outcome| matches!(outcome, Outcome::Refused { .. })),
-            "unknown": count(report, |outcome| matches!(outcome, Outcome::Unknown { .. })),
-            "not_begun": count(report, |outcome| matches!(outcome, Outcome::Blocked { .. } | Outcome::NotBegun)),
-        },
+        "counts": counts(Some(report)),
         "next": if is_success(finish) { finish.then } else { finish.again },
         "steps": steps,
     })

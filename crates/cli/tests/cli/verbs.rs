@@ -105,6 +105,40 @@ fn a_cluster_is_rehearsed_from_nothing_to_ready_and_back() {
     assert_eq!(lab.run(&["--lab", "plan"]).code, 2);
 }
 
+/// Reads a stream of events.
+fn events(stdout: &str) -> Vec<Value> {
+    stdout.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+}
+
+#[test]
+fn programs_get_one_document_or_events_that_end_with_a_result() {
+    let lab = Lab::new(&[("cluster.yaml", &whole("a"))]);
+    let result = |arguments: &[&str], code: i32| {
+        let outcome = lab.run(&[&["--lab", "up", "--json"], arguments].concat());
+        assert_eq!(outcome.code, code, "{}", outcome.stderr);
+        let last = events(&outcome.stdout).pop().expect("a result");
+        assert_eq!((&last["event"], &last["exit_code"]), (&json!("result"), &json!(code)), "{last}");
+        last
+    };
+    let planned = result(&["--dry-run"], 2);
+    assert_eq!(planned["empty"], false, "{planned}");
+    let stopped = result(&["--yes", "--only", "nobody"], 3);
+    assert_eq!(stopped["errors"], 1, "{stopped}");
+
+    let up = lab.run(&["--lab", "up", "--yes", "-o", "json"]);
+    assert_eq!(up.code, 0, "{}", up.stderr);
+    let up: Value = serde_json::from_str(&up.stdout).expect("one document");
+    assert_eq!((&up["done"], &up["counts"]["failed"]), (&json!(true), &json!(0)), "{up}");
+    assert_eq!(up["status"]["nodes"]["ready"], up["status"]["nodes"]["wanted"], "{up}");
+    for access in ["kubeconfig", "talosconfig"] {
+        let path = up[access].as_str().expect("a path");
+        assert!(fs::exists(lab.path("").join(path)).expect("a look"), "{path}");
+    }
+
+    let idle = result(&["--yes"], 0);
+    assert_eq!((&idle["done"], &idle["counts"]["done"]), (&json!(true), &json!(0)), "{idle}");
+}
+
 /// An inventory that changes what runs: no verb calls the cluster equal, and none fails.
 fn differences_are_told_and_left(lab: &Lab) {
     let changed = whole("a") + "os: {sysctls: {vm.max_map_count: 262144}}\n";
@@ -177,7 +211,9 @@ fn whoever_is_told_to_end_finishes_what_is_in_flight_and_reports() {
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("events");
     assert_eq!(child.wait().expect("an end").code(), Some(130), "{rest}");
-    let report: Value = serde_json::from_str(rest.lines().last().expect("a report")).expect("JSON");
+    let events = events(&rest);
+    let [.., report, result] = &events[..] else { panic!("{rest}") };
+    assert_eq!((&result["event"], &result["exit_code"]), (&json!("result"), &json!(130)));
     assert_eq!((&report["event"], &report["stopped"]), (&json!("report"), &json!(true)));
     assert_eq!(report["counts"]["unknown"], 0, "what was in flight is finished: {report}");
     assert_ne!(report["counts"]["not_begun"], 0);

@@ -1,7 +1,8 @@
 //! One JSON object for each event, for programs.
 //!
-//! Every object has `schema`, `at_ms` (since the run began) and `event`; those about a step have `step`, `machine`
-//! (null for those of the whole cluster) and `what`. Lengths of time are whole milliseconds.
+//! Every object has `schema` and `event`; what happens in a run has `at_ms` (since the run began), and what is about a
+//! step has `step`, `machine` (null for those of the whole cluster) and `what`. Lengths of time are whole
+//! milliseconds. The last event is always `result`, also when nothing was to be done or something stood in the way.
 
 use std::time::Duration;
 
@@ -64,11 +65,20 @@ impl Reader for JsonLines {
     }
 }
 
-/// Returns a line of the stream: what is common to all, then what is its own.
+/// Returns a line of the stream for what is said before or after a run.
+pub fn aside(event: &str, object: Value) -> String {
+    line([("event", event.into())], object)
+}
+
+/// Returns the line of an event of a run.
 fn envelope(object: Value, now: Duration) -> String {
-    let mut whole = Map::new();
-    whole.insert("schema".into(), SCHEMA.into());
-    whole.insert("at_ms".into(), millis(now));
+    line([("at_ms", millis(now))], object)
+}
+
+/// Returns a line of the stream: what is common to all, then what is its own.
+fn line(common: [(&str, Value); 1], object: Value) -> String {
+    let mut whole = Map::from_iter([("schema".to_owned(), SCHEMA.into())]);
+    whole.extend(common.map(|(key, value)| (key.to_owned(), value)));
     if let Value::Object(own) = object {
         whole.extend(own);
     }
