@@ -9,7 +9,7 @@
 //!
 //! A directory is its own mirror: what is in it counts, and its generations are there to go back to.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use ichor_machineconfig::secrets::SecretText;
 use ichor_model::{Code, Finding};
@@ -115,11 +115,7 @@ impl<'s> Keep<'s> {
     /// Makes the mirror of a bucket equal to the newest generation. A run of this machine that is at work in the
     /// mirror keeps it as it is.
     pub async fn refresh(&mut self) -> Result<(), Halt> {
-        if !self.is_shared() {
-            return Ok(());
-        }
-        self.look().await?;
-        self.mirror()
+        if self.is_shared() { self.newest().await.map(drop) } else { Ok(()) }
     }
 
     fn mirror(&self) -> Result<(), Halt> {
@@ -224,7 +220,7 @@ impl<'s> Keep<'s> {
     }
 
     /// Refuses a trail that does not lead any more to where it ended: an entry more would hide that.
-    async fn prove_whole(&self) -> Result<(), Halt> {
+    pub(crate) async fn prove_whole(&self) -> Result<(), Halt> {
         let Some(anchor) = self.anchor().filter(|_| self.gap == Gap::Refuse) else { return Ok(()) };
         let astray = audit::astray(&*self.objects, anchor).await.map_err(|fault| self.stopped(&fault))?;
         astray.map_or(Ok(()), |broken| Err(Halt::refused(only(self.cut_off(&broken, anchor)))))
@@ -254,11 +250,35 @@ impl<'s> Keep<'s> {
         if !self.is_shared() || matches!(self.system.exists(&marker), Ok(true)) {
             return Ok(());
         }
+        self.ask_fit(nonce).await?;
+        whole::replace(self.system, &marker, b"").map_err(|error| Halt::unwritable(&marker, &error))
+    }
+
+    /// Asks a bucket whether it keeps two runs apart, whatever it said before. For that an object of our own is written
+    /// and removed again; a directory needs no asking.
+    pub(crate) async fn ask_fit(&self, nonce: &str) -> Result<(), Halt> {
+        if !self.is_shared() {
+            return Ok(());
+        }
         probe(&*self.objects, nonce).await.map_err(|why| match why {
             Unfit::Fault(fault) => self.stopped(&fault),
             why => Halt::refused(only(self.unfit(&why))),
-        })?;
-        whole::replace(self.system, &marker, b"").map_err(|error| Halt::unwritable(&marker, &error))
+        })
+    }
+
+    /// Reads what is kept, and returns its newest generation. The mirror of a bucket is brought up to date.
+    pub(crate) async fn newest(&mut self) -> Result<Option<&Generation>, Halt> {
+        self.look().await?;
+        if self.is_shared() {
+            self.mirror()?;
+        }
+        Ok(self.newest.as_ref())
+    }
+
+    /// Says that the store gave no answer in time.
+    pub(crate) fn late(&self, within: Duration) -> Halt {
+        let said = format!("it gave no answer within {} seconds", within.as_secs());
+        self.stopped(&Fault::NotReached(said))
     }
 
     /// Adds what a run did to the audit trail.
@@ -345,6 +365,11 @@ impl<'s> Keep<'s> {
     /// Reads the audit trail and judges it.
     pub async fn trail(&mut self) -> Result<Trail, Halt> {
         self.look().await?;
+        self.read_trail().await
+    }
+
+    /// Reads the audit trail, and judges it by the newest generation that was read.
+    pub(crate) async fn read_trail(&self) -> Result<Trail, Halt> {
         audit::read(&*self.objects, self.anchor()).await.map_err(|fault| self.stopped(&fault))
     }
 

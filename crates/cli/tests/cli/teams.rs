@@ -234,6 +234,12 @@ fn a_bucket_that_is_not_reached_stops_a_verb_before_it_begins_and_check_needs_no
     assert_eq!(made.code, 4, "{}", made.stderr);
     assert!(made.stderr.contains("ICH-2140") && made.stderr.contains("s3://team/prod"), "{}", made.stderr);
     assert!(!made.stderr.contains("CANARY"), "{}", made.stderr);
+    let examined = run(&["doctor"]);
+    assert_eq!(examined.code, 4, "{}", examined.stderr);
+    let told = &examined.stdout;
+    assert!(told.contains("error    store") && told.contains("error[ICH-2140]"), "{told}");
+    assert!(told.contains("unknown  secrets") && !told.contains("CANARY"), "{told}");
+    assert!(!lab.path(".ichor").exists(), "a doctor changes nothing");
     let plain = inventory.replace("http://127.0.0.1:1", "http://s3.example:9000");
     lab.write("ichor.yaml", plain);
     let refused = run(&["secrets", "new"]);
@@ -242,5 +248,14 @@ fn a_bucket_that_is_not_reached_stops_a_verb_before_it_begins_and_check_needs_no
         refused.stderr.contains("ICH-2113") && refused.stderr.contains("plain_http"),
         "{}",
         refused.stderr
+    );
+    assert!(run(&["doctor"]).stdout.contains("error[ICH-2113]"));
+    lab.write("ichor.yaml", inventory.replace("s3://", "ftp://"));
+    let unknown = run(&["check"]);
+    assert_eq!(unknown.code, 3, "{}", unknown.stderr);
+    assert!(
+        unknown.stderr.contains("ICH-2113") && unknown.stderr.contains("`ftp://` is no kind of store"),
+        "{}",
+        unknown.stderr
     );
 }

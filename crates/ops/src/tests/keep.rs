@@ -12,20 +12,20 @@ use ichor_store::{
 use super::{INVENTORY, Memory, codes, resolve, rsa, site};
 use crate::{Halt, HaltKind, keep::Keep, secrets, store::Store};
 
-fn shared() -> Desired {
+pub(super) fn shared() -> Desired {
     resolve(&format!("{INVENTORY}store: s3://team/prod\n"))
 }
 
-fn keep<'s>(memory: &'s Memory, desired: &Desired, bucket: &Bucket) -> Keep<'s> {
+pub(super) fn keep<'s>(memory: &'s Memory, desired: &Desired, bucket: &Bucket) -> Keep<'s> {
     let store = Store::of(site(desired)).expect("a store");
     Keep::over(memory, "lab", store, Arc::new(bucket.clone()))
 }
 
-fn bundle(desired: &Desired) -> String {
+pub(super) fn bundle(desired: &Desired) -> String {
     Store::of(site(desired)).expect("a store").bundle().display().to_string()
 }
 
-fn holder(who: &str) -> Holder {
+pub(super) fn holder(who: &str) -> Holder {
     Holder {
         who: who.into(),
         verb: "up".into(),
@@ -35,7 +35,7 @@ fn holder(who: &str) -> Holder {
     }
 }
 
-async fn take(keep: &mut Keep<'_>, who: &str) -> Result<Lease, Halt> {
+pub(super) async fn take(keep: &mut Keep<'_>, who: &str) -> Result<Lease, Halt> {
     let begun = tokio::time::Instant::now();
     let request = Request {
         holder: holder(who),
@@ -115,7 +115,7 @@ async fn nothing_is_committed_without_the_lock() {
     assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("his"));
 }
 
-fn deed(keep: &Keep<'_>, who: &str) -> Deed {
+pub(super) fn deed(keep: &Keep<'_>, who: &str) -> Deed {
     keep.deed(&holder(who), "now".into(), "done")
 }
 
