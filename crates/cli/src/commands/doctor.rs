@@ -250,7 +250,7 @@ impl Doctor<'_> {
         let mut checks = examined.checks(placed);
         if here.has_none
             && let Ok(store) = Store::of(site)
-            && let Some(lost) = secrets::lost(&store, examined.observed())
+            && let Some(lost) = secrets::lost(&OperatingSystem, &store, examined.observed())
         {
             checks.push(here::lost(lost));
         }
