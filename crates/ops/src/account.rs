@@ -24,6 +24,7 @@ use ichor_pve::{
     api::{self, AclRow, Grantee, NewToken},
 };
 
+use self::tokens::Place;
 use crate::{Halt, halt::only, live::Pve};
 
 /// What is written beside users, tokens and pools that are made.
@@ -381,6 +382,26 @@ pub fn secret_lost(wanted: &Wanted, place: &str) -> Finding {
         .because(format!("looked for it in `{place}`; Proxmox tells it once, when a token is made"))
         .because("a new one locks out whoever uses the token now")
         .remedy("bring the secret here, or let the token be made anew:\n    ichor pve setup --new-token")
+}
+
+/// Says that the secret of a new token would go where that of another one is.
+pub fn another_kept(wanted: &Wanted, kept: Option<&str>, place: &Place) -> Finding {
+    let whose = match kept {
+        Some(id) => format!("token `{}` is kept", ichor_port::clean(id)),
+        None => "something that is no token is kept".to_owned(),
+    };
+    let Place { name, key, .. } = place;
+    let message = format!("{whose} where `{}` would go: `{key}` of `{name}`", wanted.id());
+    let own = kept.and_then(|id| id.split_once('!'));
+    let stay = own.map_or_else(String::new, |(user, token)| {
+        format!("go on with the one that is there:\n    ichor pve setup --user {user} --token {token}\n")
+    });
+    Finding::error(Code::ACCOUNT, None, message)
+        .because("Proxmox tells the secret of a token once; whoever writes over it has it no more")
+        .because("nothing was changed, here or on Proxmox")
+        .remedy(format!(
+            "{stay}keep the new one in a file of its own:\n    ichor pve setup --into FILE\nor put it in the place of the old one:\n    ichor pve setup --replace-token"
+        ))
 }
 
 #[cfg(test)]

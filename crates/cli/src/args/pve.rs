@@ -85,6 +85,10 @@ pub struct Setup {
     /// Makes a token anew whose secret is not known here; whoever uses it is locked out.
     #[arg(long, env = "ICHOR_PVE_SETUP_NEW_TOKEN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub new_token: bool,
+    /// Puts the token in the place of one of another name that is kept there. That one stays on Proxmox, and its secret
+    /// is lost unless somebody else has it.
+    #[arg(long, env = "ICHOR_PVE_SETUP_REPLACE_TOKEN", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub replace_token: bool,
     /// Prints the token, with its secret, to standard output besides.
     #[arg(long, env = "ICHOR_PVE_SETUP_SHOW_TOKEN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub show_token: bool,

@@ -127,9 +127,7 @@ impl Setup<'_> {
     fn run(&self, lobby: Pve, mut findings: Findings) -> Result<(Ended, Findings), Halt> {
         let wanted = self.wanted()?;
         let place = tokens::Place::of(self.site, self.word(), self.args.into.as_deref())?;
-        let kept = place.read(&OperatingSystem, self.site)?;
-        let known = kept.map(|kept| Token::parse(&Secret::new(kept.expose())));
-        let known = known.and_then(Result::ok).filter(|token| token.id() == wanted.id());
+        let known = self.known(&wanted, &place)?;
         let has_secret = known.map_or(Ok(false), |token| self.works(&lobby.with_token(token)))?;
         let found = self.look(&wanted)?;
         if let Some(finding) = wanted.narrowed(&found) {
@@ -173,6 +171,20 @@ impl Setup<'_> {
         }
         ended.secret = secret.filter(|_| self.args.show_token);
         Ok((ended, findings))
+    }
+
+    /// Returns the token if its secret is kept. That of another one is not written over without a word.
+    fn known(&self, wanted: &Wanted, place: &tokens::Place) -> Result<Option<Token>, Halt> {
+        let Some(kept) = place.read(&OperatingSystem, self.site)? else { return Ok(None) };
+        let token = Token::parse(&Secret::new(kept.expose())).ok();
+        let id = token.as_ref().map(Token::id);
+        if id == Some(&wanted.id()) {
+            return Ok(token);
+        }
+        if self.args.replace_token {
+            return Ok(None);
+        }
+        Err(Halt::refused(only(account::another_kept(wanted, id, place))))
     }
 
     fn wanted(&self) -> Result<Wanted, Halt> {

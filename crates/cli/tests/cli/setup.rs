@@ -58,6 +58,32 @@ fn a_lost_secret_is_replaced_with_consent_alone() {
 }
 
 #[test]
+fn the_secret_of_another_token_is_not_written_over_without_a_word() {
+    let lab = lab();
+    assert_eq!(setup(&lab, &["--yes"]).code, 0);
+    let kept = || fs::read(lab.path(".ichor/lab/demo/tokens.yaml")).expect("tokens");
+    let (before, world) = (kept(), fs::read(lab.path(".ichor/lab/demo/lab.json")).expect("a lab"));
+    let refused = setup(&lab, &["--yes", "--user", "other@pve"]);
+    assert_eq!(refused.code, 7, "{}", refused.stderr);
+    for word in [
+        "ICH-3149",
+        "token `ichor-demo@pve!demo` is kept",
+        "ichor --lab pve setup --user ichor-demo@pve --token demo",
+        "ichor --lab pve setup --replace-token",
+    ] {
+        assert!(refused.stderr.contains(word), "{word}: {}", refused.stderr);
+    }
+    assert!(!refused.stderr.contains(&secret(&lab)), "{}", refused.stderr);
+    assert_eq!(kept(), before);
+    let users = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("other@pve");
+    assert!(!users(&world) && !users(&fs::read(lab.path(".ichor/lab/demo/lab.json")).expect("a lab")));
+    let asked = setup(&lab, &["--yes", "--user", "other@pve", "--replace-token"]);
+    assert_eq!(asked.code, 0, "{}", asked.stderr);
+    assert!(String::from_utf8_lossy(&kept()).contains("other@pve!demo="));
+    assert_eq!(setup(&lab, &["--yes", "--user", "other@pve"]).code, 0, "the one that is kept now");
+}
+
+#[test]
 fn accounts_of_add_ons_are_made_by_the_same_verb() {
     let lab = lab();
     for whom in ["ccm", "csi"] {

@@ -469,7 +469,7 @@ catalogue! {
     3148 LOGIN "a login at Proxmox was refused":
         "`ichor pve setup` logs in once as an administrator, to make an account for everything after that. The password was wrong, the user is not known, or it needs a second factor, which ichor does not ask for. The commands of `ichor pve role` do the same in the shell of a Proxmox host.";
     3149 ACCOUNT "the account on Proxmox cannot be made as asked":
-        "Something stands in the way of the account: its token is there and nobody here knows its secret, the administrator may not do what is needed, or Proxmox refused a part. What was done so far stays, and the same command goes on from there.";
+        "Something stands in the way of the account: its token is there and nobody here knows its secret, the secret of another token is kept where its own would go, the administrator may not do what is needed, or Proxmox refused a part. What was done so far stays, and the same command goes on from there.";
     3151 JUMP_KEY "a jump host is not the one that it should be":
         "The key that the host showed is not known, is another than the known one, or was revoked. Known keys are in the files that `ssh` reads, `~/.ssh/known_hosts` in most cases. Compare the fingerprint with what the host itself shows before you trust a new key: whoever stands in between can read nothing of Proxmox and the machines, which have keys of their own, but can keep you away from them.";
 }
