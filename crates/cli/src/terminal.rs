@@ -40,6 +40,12 @@ impl Terminal {
         self
     }
 
+    /// Returns another handle of the same streams.
+    pub fn another(&self) -> Self {
+        let options = self.options.clone();
+        Self { stdout: io::stdout(), stderr: io::stderr(), color: self.color, options }
+    }
+
     /// Writes data to stdout, byte for byte.
     pub fn data(&self, text: impl AsRef<[u8]>) -> io::Result<()> {
         write_whole(&mut self.stdout.lock(), text.as_ref())

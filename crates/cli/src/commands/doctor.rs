@@ -5,7 +5,7 @@
 //! 3. Proxmox, if it lets us in: the inventory is resolved among what is there, and everything looked at;
 //! 4. where images come from, whatever became of the rest.
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
 use ichor_model::{Finding, Findings, World as Seen};
 use ichor_net::Dial;
@@ -35,7 +35,10 @@ use crate::{
     failure::Failure,
     keeping,
     operating_system::OperatingSystem,
-    render::doctor::{document, exit, text},
+    render::{
+        doctor::{document, exit, text},
+        progress::Wait,
+    },
     terminal::Terminal,
     world::{Parts, World, with_site_in},
 };
@@ -66,7 +69,8 @@ pub fn run(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     };
     let examined = session.with_one(|site, sources| {
         let parts = World::parts(place, site, &runtime, terminal)?;
-        let doctor = Doctor { global, place, site, runtime: &runtime, parts: &parts, asked: &asked };
+        let doctor =
+            Doctor { global, place, site, runtime: &runtime, parts: &parts, asked: &asked, terminal };
         let checks = doctor.examine(sources);
         let shown = text(site.name(), &checks, sources, terminal.width());
         let document = document(site.name(), &checks, sources);
@@ -101,7 +105,8 @@ fn ask_store(
             Ok(match opened.and_then(|store| Ok((store, Keep::open(&OperatingSystem, site)?))) {
                 Ok((store, mut keep)) => {
                     let visitor = Visitor { run: &run, is_dead: &keeping::is_dead };
-                    runtime.block_on(store::examine(&OperatingSystem, &store, &mut keep, visitor))
+                    let asked = store::examine(&OperatingSystem, &store, &mut keep, visitor);
+                    Wait::on(terminal, runtime.handle(), keeping::ASKING, asked)
                 }
                 Err(halt) => store::unasked(&halt),
             })
@@ -117,13 +122,16 @@ struct Doctor<'a> {
     runtime: &'a Runtime,
     parts: &'a Parts,
     asked: &'a Asked,
+    terminal: &'a Terminal,
 }
 
 impl Doctor<'_> {
     fn examine(&self, sources: &mut Sources) -> Vec<Check> {
+        let waiting = Wait::new(self.terminal, "reading what the inventory names");
         let here = with_site_in(self.place, self.site, |site| {
             here::examine(&OperatingSystem, site, self.asked, sources)
         });
+        drop(waiting);
         let mut checks = [self.asked.checks.clone(), here.checks.clone()].concat();
         let reached = self.reached(&here);
         // What machines show of the cluster's secrets takes the place of what this computer alone could say.
@@ -133,6 +141,11 @@ impl Doctor<'_> {
         checks.extend(reached);
         checks.sort_by_key(|check| check.group);
         checks
+    }
+
+    /// Waits for what somebody far away is asked.
+    fn wait<F: Future>(&self, what: &'static str, asked: F) -> F::Output {
+        Wait::on(self.terminal, self.runtime.handle(), what, asked)
     }
 
     /// Looks at all that is reached over the network.
@@ -155,7 +168,9 @@ impl Doctor<'_> {
             let (answers, survey) = self.answers(dialer, tls.state() == State::Error).await;
             (tls, answers, survey)
         };
-        let (images, (tls, answers, survey)) = self.runtime.block_on(async { tokio::join!(images, proxmox) });
+        let both = async { tokio::join!(images, proxmox) };
+        let (images, (tls, answers, survey)) =
+            self.wait("asking Proxmox, the Image Factory and registries", both);
         let mut checks = vec![tls, answers];
         match survey {
             Some((reach, survey)) => checks.extend(self.inside(here, reach, &survey)),
@@ -245,8 +260,8 @@ impl Doctor<'_> {
         let bundle = here.secrets.as_ref().map(|found| &found.bundle);
         let keys = bundle.map(|bundle| Keys::new(system, bundle)).transpose()?;
         let live = Live::new(site.desired, pve, reach, keys.zip(bundle), &here.materials)?;
-        let examined =
-            self.runtime.block_on(Examination::new(&live, survey, self.site.desired, system.now()));
+        let looked = Examination::new(&live, survey, self.site.desired, system.now());
+        let examined = self.wait("looking at Proxmox and the network", looked);
         let mut checks = examined.checks(placed);
         if here.has_none
             && let Ok(store) = Store::of(site)

@@ -8,6 +8,7 @@
 mod answers;
 
 use std::{
+    future::Future,
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -36,13 +37,18 @@ use crate::{
     failure::Failure,
     operating_system::OperatingSystem,
     questions::{NoAnswer, Questions},
-    render::findings::{self, Changes},
+    render::{
+        findings::{self, Changes},
+        progress::Wait,
+    },
     terminal::Terminal,
     world::{jump, real},
 };
 
 /// The file's name if no other is given.
 const USUAL_FILE: &str = "ichor.yaml";
+/// What is waited for when Proxmox takes its time.
+const LOOKING: &str = "looking at Proxmox";
 
 /// Writes a first inventory.
 pub fn run(args: &Init, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -121,7 +127,7 @@ impl Wizard<'_> {
     fn run(&self, file: &Path) -> Result<Exit, Stop> {
         self.questions.say("A first inventory, in a dozen questions. Enter takes what stands in brackets; nothing is changed on Proxmox.\n");
         let door = self.door()?;
-        let there = self.runtime.block_on(init::look(&door.pve))?;
+        let there = self.wait(LOOKING, init::look(&door.pve))?;
         self.tell_of(&door, &there);
         let answers = self.answers(&door, &there)?;
         let text = answers.inventory();
@@ -136,6 +142,11 @@ impl Wizard<'_> {
             .map_err(|error| Halt::unwritable(file, &error))?;
         self.tell_next(file);
         Ok(Exit::Done)
+    }
+
+    /// Waits for what somebody far away is asked.
+    fn wait<F: Future>(&self, what: &'static str, asked: F) -> F::Output {
+        Wait::on(self.terminal, self.runtime.handle(), what, asked)
     }
 
     /// Asks who and where Proxmox is, and opens the way to it.
@@ -173,7 +184,7 @@ impl Wizard<'_> {
         if self.args.fingerprint.is_some() || !at.tls {
             return Ok(self.args.fingerprint);
         }
-        let Some(shown) = real::meet(at, dialer, self.runtime)? else { return Ok(None) };
+        let Some(shown) = real::meet(at, dialer, self.runtime, self.terminal)? else { return Ok(None) };
         if !self.questions.asks() {
             return Err(Failure::new(Exit::Preflight, format!("nobody vouches for Proxmox at {at}"))
                 .because(format!("it shows a certificate with the SHA-256 {shown}"))
@@ -227,7 +238,7 @@ impl Wizard<'_> {
         let desired = offline.0.ok_or_else(|| offline.1.clone());
         let found = match desired {
             Ok(desired) => {
-                let survey = self.runtime.block_on(first_look(&door.pve, &desired))?;
+                let survey = self.wait(LOOKING, first_look(&door.pve, &desired))?;
                 sources = Sources::default();
                 resolve(text, file, &survey.world(&desired), &mut sources).1
             }

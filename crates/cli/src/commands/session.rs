@@ -57,7 +57,7 @@ impl<'a> Session<'a> {
         }
         let place = global.world.place();
         let fetched = session.with_all(|site, _| {
-            with_site_in(place, site, keeping::refresh)?;
+            with_site_in(place, site, |site| keeping::refresh(site, terminal))?;
             Ok(((), Findings::new()))
         })?;
         match fetched {

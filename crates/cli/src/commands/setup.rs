@@ -6,7 +6,10 @@
 //! 4. it is done; the secret of a new token is kept before anything else happens;
 //! 5. Proxmox is looked at again: nothing left to do means done.
 
-use std::io::{self, IsTerminal};
+use std::{
+    future::Future,
+    io::{self, IsTerminal},
+};
 
 use ichor_model::{Code, Finding, Findings, observed::Release};
 use ichor_ops::{
@@ -30,13 +33,15 @@ use crate::{
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
-    render::text,
+    render::{progress::Wait, text},
     terminal::Terminal,
     world::{Door, LabRun, World, with_site_in},
 };
 
 /// Longest password that is read from a file.
 const MAX_PASSWORD: usize = 4096;
+/// What is waited for when Proxmox takes its time over a login.
+const LOGGING_IN: &str = "logging in at Proxmox";
 
 /// Makes an account.
 pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -56,7 +61,12 @@ pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
         let done = with_site_in(place, site, |site| {
             let endpoint = &site.desired.proxmox.endpoint;
             let lobby = live::lobby(endpoint, trust.clone(), &dialer)?;
-            let pve = runtime.block_on(account::log_in(lobby, &args.admin, &password))?;
+            let pve = Wait::on(
+                terminal,
+                runtime.handle(),
+                LOGGING_IN,
+                account::log_in(lobby, &args.admin, &password),
+            )?;
             let lobby = live::lobby(endpoint, trust, &dialer)?;
             let (pve, runtime, asked) = (&pve, &runtime, &asked);
             let setup = Setup { args, site, pve, runtime, asked, terminal };
@@ -173,6 +183,11 @@ impl Setup<'_> {
         Ok((ended, findings))
     }
 
+    /// Waits for what Proxmox is asked.
+    fn ask<F: Future>(&self, asked: F) -> F::Output {
+        Wait::on(self.terminal, self.runtime.handle(), "waiting for Proxmox", asked)
+    }
+
     /// Returns the token if its secret is kept. That of another one is not written over without a word.
     fn known(&self, wanted: &Wanted, place: &tokens::Place) -> Result<Option<Token>, Halt> {
         let Some(kept) = place.read(&OperatingSystem, self.site)? else { return Ok(None) };
@@ -189,7 +204,7 @@ impl Setup<'_> {
 
     fn wanted(&self) -> Result<Wanted, Halt> {
         let desired = self.site.desired;
-        let release = self.runtime.block_on(self.pve.send(&api::version()));
+        let release = self.ask(self.pve.send(&api::version()));
         let release = release.map_err(|error| failed("say which release it is", &error))?;
         let release = self::release(&release.release);
         let account = match self.args.purpose {
@@ -221,7 +236,7 @@ impl Setup<'_> {
 
     /// Tries a token.
     fn works(&self, pve: &Pve) -> Result<bool, Halt> {
-        match self.runtime.block_on(pve.send(&api::version())) {
+        match self.ask(pve.send(&api::version())) {
             Ok(_) => Ok(true),
             Err(error) if error.refusal() == Some(Kind::Unauthenticated) => Ok(false),
             Err(error) => Err(failed("try the token", &error)),
@@ -229,7 +244,7 @@ impl Setup<'_> {
     }
 
     fn look(&self, wanted: &Wanted) -> Result<Found, Halt> {
-        let found = self.runtime.block_on(Found::look(self.pve, wanted));
+        let found = self.ask(Found::look(self.pve, wanted));
         found.map_err(|error| failed("show users, roles and rights", &error))
     }
 
@@ -237,14 +252,14 @@ impl Setup<'_> {
     fn make(&self, wanted: &Wanted, ended: &Ended) -> Result<Option<Secret>, Halt> {
         let mut made = None;
         for change in &ended.changes {
-            let new = self.runtime.block_on(change.make(self.pve, wanted));
+            let new = self.ask(change.make(self.pve, wanted));
             let new = new.map_err(|error| failed(&change.to_string(), &error))?;
             let Some(new) = new else { continue };
             let secret = new.secret();
             if let Err(halt) = ended.place.write(&OperatingSystem, self.site, secret.expose()) {
                 // Nobody will ever know its secret; what may do nothing may as well go.
                 let gone = api::delete_token(&wanted.user, &wanted.token);
-                let _ = self.runtime.block_on(self.pve.send(&gone));
+                let _ = self.ask(self.pve.send(&gone));
                 return Err(halt);
             }
             made = Some(secret);

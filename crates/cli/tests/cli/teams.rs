@@ -23,10 +23,10 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A run that holds the lock until it is killed: its editor does not end.
-struct Editing(Child);
+pub struct Editing(Child);
 
 impl Editing {
-    fn begin(lab: &Lab) -> Self {
+    pub fn begin(lab: &Lab) -> Self {
         // It ends with whoever asked for it.
         lab.write("editor", "#!/bin/sh\nwhile kill -0 $PPID; do sleep 0.1; done\n");
         fs::set_permissions(lab.path("editor"), PermissionsExt::from_mode(0o700)).expect("mode");
@@ -48,7 +48,7 @@ impl Editing {
         editing
     }
 
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         self.0.kill().expect("killed");
         self.0.wait().expect("ended");
     }

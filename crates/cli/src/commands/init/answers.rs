@@ -271,7 +271,7 @@ impl Wizard<'_> {
         taken.extend(door.endpoint.parse::<Endpoint>().ok().and_then(|at| at.host.parse::<Ipv4Addr>().ok()));
         let candidates = there.candidates(cidr, &taken);
         let most = usize::try_from(wanted.saturating_mul(4).max(64)).unwrap_or(usize::MAX);
-        self.runtime.block_on(init::quiet(&door.dialer, &candidates, most))
+        self.wait("looking for free addresses", init::quiet(&door.dialer, &candidates, most))
     }
 
     fn releases(&self, door: &Door) -> Result<(TalosVersion, KubernetesVersion), Stop> {
@@ -279,9 +279,8 @@ impl Wizard<'_> {
         let talos = match &args.talos {
             Some(talos) => talos.clone(),
             None => {
-                let newest = self
-                    .runtime
-                    .block_on(init::newest_talos(args.factory.as_deref().unwrap_or(FACTORY), &door.dialer));
+                let factory = args.factory.as_deref().unwrap_or(FACTORY);
+                let newest = self.wait("asking the Image Factory", init::newest_talos(factory, &door.dialer));
                 let (major, minor, patch) = KNOWN_TALOS;
                 let known = TalosVersion::new(major, minor, patch);
                 self.questions.ask("Talos", Some(newest.unwrap_or(known)), read)?
