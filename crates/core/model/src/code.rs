@@ -280,6 +280,9 @@ catalogue! {
     1710 WORLD "what was observed contradicts itself":
         "A host, a machine or a VMID is listed twice, or a machine stands on a host that nobody saw. Nothing is decided on such ground.";
 
+    1711 CAPACITY_UNSEEN "nobody can tell what a host has":
+        "Proxmox tells the processors and the memory of a host to those who may audit it: the token needs `Sys.Audit` on `/nodes/HOST`. Until then the host counts as large enough, unless the inventory says what it has: `proxmox: {hosts: {pve1: {cpu: 16, memory: 64GiB}}}`.";
+
     1801 ADDON_CONFLICT "add-ons contradict each other":
         "Two add-ons that do the same job fight over it, and some need another one to work.";
     1802 ADDON_RETIRED "an add-on is retired":
