@@ -34,11 +34,16 @@ impl Drop for Served {
 
 impl Served {
     fn new() -> Self {
+        Self::with(["pve1=64:512", "pve2=64:512"])
+    }
+
+    /// A lab with hosts of some size: threads and GiB of memory.
+    fn with(hosts: [&str; 2]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("lab.out");
         let lab = program()
             .args(["lab", "serve", "-o", "json", "--port", "0", "--factory-port", "0", "--proxy-port", "0"])
-            .args(["--host", "pve1=64:512", "--host", "pve2=64:512"])
+            .args(["--host", hosts[0], "--host", hosts[1]])
             .stdout(File::create(&out).expect("a file"))
             .stderr(Stdio::null())
             .spawn()
@@ -284,4 +289,40 @@ fn without_a_terminal_flags_answer_and_what_is_missing_is_named() {
     let bare = bare.expect("it runs");
     assert_eq!(bare.status.code(), Some(3), "{}", said(&bare));
     assert!(said(&bare).contains("export ICHOR_PVE_TOKEN="), "{}", said(&bare));
+}
+
+#[test]
+fn what_does_not_fit_is_made_to_fit_or_told_plainly() {
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let lab = Served::with(["pve1=2:7", "pve2=2:7"]);
+    let sure = ["--fingerprint", lab.told("pve", "sha256"), "--talos", "v1.13.9", "--control-planes", "1"];
+    let places = ["--address", "192.0.2.60", "--worker-address", "192.0.2.70"];
+    let done = lab.without_terminal(&[&sure[..], &places].concat());
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(
+        said(&done).contains("the machines do not fit") && said(&done).contains("`pve1`: "),
+        "{}",
+        said(&done)
+    );
+    let text = inventory(&lab.path("ichor.yaml"));
+    assert!(text.contains("placement: {overcommit: {cpu: ") && text.contains(", memory: 2GiB}"), "{text}");
+    // Whoever is asked may say no.
+    fs::remove_file(lab.path("ichor.yaml")).expect("it goes");
+    let mut asked = lab.init(&[&sure[..], &places, &["--name", "prod", "--workers", "2"]].concat());
+    asked.env("ICHOR_PVE_TOKEN", lab.told("pve", "token"));
+    let mut person = Person::sits_at(asked);
+    person.answers("Hosts to use", "");
+    person.answers("Network of the machines", "");
+    person.answers("Gateway", "");
+    person.answers("Name server", "");
+    person.sees("the machines do not fit");
+    person.sees("processors count ");
+    person.answers("Do that [yes]: ", "no");
+    let (code, shown) = person.leaves();
+    assert_eq!(code, Some(130), "{shown}");
+    assert!(shown.contains("--workers") && !lab.path("ichor.yaml").exists(), "{shown}");
+    let none = lab.without_terminal(&[&sure[..], &places, &["--workers", "60"]].concat());
+    assert_eq!(none.status.code(), Some(3), "{}", said(&none));
+    assert!(said(&none).contains("ICH-1701") && said(&none).contains("`--workers`"), "{}", said(&none));
+    assert!(!said(&none).contains("ichor.yaml:"), "no such file: {}", said(&none));
 }

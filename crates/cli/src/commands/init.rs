@@ -6,6 +6,7 @@
 //! 4. the inventory is resolved in what was seen, as every verb would, and written.
 
 mod answers;
+mod fit;
 
 use std::{
     future::Future,
@@ -18,8 +19,7 @@ use ichor_model::{ClusterName, Desired, Findings, World};
 use ichor_net::{Dial, Endpoint, Fingerprint, Trust};
 use ichor_ops::{
     Halt,
-    converge::first_look,
-    init::{self, Answers, Surroundings, TokenAt},
+    init::{self, Answers, Surroundings, Thrift, TokenAt},
     live::{Pve, Reach, proxmox},
     place::quoted,
     system::System,
@@ -130,8 +130,7 @@ impl Wizard<'_> {
         let there = self.wait(LOOKING, init::look(&door.pve))?;
         self.tell_of(&door, &there);
         let answers = self.answers(&door, &there)?;
-        let text = answers.inventory();
-        self.check(&door, &text, file)?;
+        let text = self.fit(&door, answers, file)?;
         if self.questions.asks() {
             self.terminal.show(&format!("\n{text}\n")).map_err(Failure::from)?;
             if !self.questions.confirm(&format!("Write it to `{}`", file.display()), true)? {
@@ -231,27 +230,6 @@ impl Wizard<'_> {
         ));
     }
 
-    /// Resolves the inventory as every verb would, in what is there.
-    fn check(&self, door: &Door, text: &str, file: &Path) -> Result<(), Stop> {
-        let mut sources = Sources::default();
-        let offline = resolve(text, file, &World::default(), &mut sources);
-        let desired = offline.0.ok_or_else(|| offline.1.clone());
-        let found = match desired {
-            Ok(desired) => {
-                let survey = self.wait(LOOKING, first_look(&door.pve, &desired))?;
-                sources = Sources::default();
-                resolve(text, file, &survey.world(&desired), &mut sources).1
-            }
-            Err(found) => found,
-        };
-        findings::tell(&sources, &found, Changes::None, self.terminal);
-        if found.has_errors() {
-            self.terminal.tell("Nothing was written: run `ichor init` again with other answers.");
-            return Err(Stop::Halt(Halt::invalid(Findings::new())));
-        }
-        Ok(())
-    }
-
     fn tell_next(&self, file: &Path) {
         let option =
             if file == Path::new(USUAL_FILE) { String::new() } else { format!(" -f {}", quoted(file)) };
@@ -325,6 +303,7 @@ fn provisional(name: &ClusterName, endpoint: &str, jump: &[String]) -> Result<De
         talos,
         kubernetes,
         factory: None,
+        thrift: Thrift::NONE,
     };
     let (desired, found) =
         resolve(&answers.inventory(), Path::new(USUAL_FILE), &World::default(), &mut Sources::default());

@@ -7,7 +7,7 @@ use std::{
 
 use ichor_model::{HostName, KubernetesVersion, TalosVersion};
 use ichor_net::Endpoint;
-use ichor_ops::init::{self, Answers, Surroundings, TokenAt};
+use ichor_ops::init::{self, Answers, Surroundings, Thrift, TokenAt};
 use ichor_plan::support;
 use ichor_port::clean;
 use ipnet::Ipv4Net;
@@ -90,6 +90,7 @@ impl Wizard<'_> {
             talos: talos.to_string(),
             kubernetes: kubernetes.to_string(),
             factory: args.factory.clone(),
+            thrift: Thrift::NONE,
         })
     }
 
