@@ -230,7 +230,7 @@ impl Store {
         let kept = self.kept(system).to_owned();
         let now = system.read(&kept, before.len(), Links::Follow);
         if !now.is_ok_and(|contents| contents.bytes.as_slice() == before) {
-            return Err(Halt::busy(place::directory_of(&kept)));
+            return Err(Halt::busy(system, place::directory_of(&kept)));
         }
         whole::replace(system, &self.bundle, sealed)
             .map_err(|error| Halt::unwritable(&self.bundle, &error))?;
@@ -266,7 +266,7 @@ impl Store {
     fn lock(&self, system: &dyn System) -> Result<Lock, Halt> {
         match system.lock(&self.directory) {
             Ok(Some(lock)) => Ok(lock),
-            Ok(None) => Err(Halt::busy(&self.directory)),
+            Ok(None) => Err(Halt::busy(system, &self.directory)),
             Err(error) => Err(Halt::unwritable(&self.directory, &error)),
         }
     }
