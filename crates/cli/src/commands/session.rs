@@ -14,7 +14,6 @@ use crate::{
     failure::Failure,
     keeping,
     render::{
-        document,
         envelope::envelope,
         findings::{self, Changes},
         findings_json,
@@ -175,8 +174,8 @@ impl<'a> Session<'a> {
         findings::tell(&self.clusters.sources, &self.clusters.findings, changes, self.terminal);
         match self.output {
             Output::Table => {}
-            Output::Json => self.terminal.data(document::json(&findings_json::report(&self.clusters)))?,
-            Output::Yaml => self.terminal.data(document::yaml(&findings_json::report(&self.clusters)))?,
+            Output::Json => self.terminal.json(&findings_json::report(&self.clusters))?,
+            Output::Yaml => self.terminal.yaml(&findings_json::report(&self.clusters))?,
         }
         Ok(exit)
     }
@@ -191,8 +190,8 @@ impl<'a> Session<'a> {
         let value = || envelope(clusters(), findings_json::all(&self.clusters));
         match self.output {
             Output::Table => self.terminal.show(&text())?,
-            Output::Json => self.terminal.data(document::json(&value()))?,
-            Output::Yaml => self.terminal.data(document::yaml(&value()))?,
+            Output::Json => self.terminal.json(&value())?,
+            Output::Yaml => self.terminal.yaml(&value())?,
         }
         Ok(Exit::Done)
     }

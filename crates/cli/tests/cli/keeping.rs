@@ -47,6 +47,11 @@ fn no_secrets_are_made_while_machines_of_the_cluster_know_others() {
         told.contains("ichor --lab secrets import FILE") && !told.contains("`ichor up` makes them"),
         "{told}"
     );
+    // Programs are told the same.
+    let told = lab.run(&["--lab", "-f", "ichor.yaml", "doctor", "-o", "json"]).stdout;
+    assert!(told.contains("ichor --lab -f ichor.yaml secrets import FILE"), "{told}");
+    let told = lab.run(&["--lab", "--cluster", "a", "plan", "-o", "json"]).stdout;
+    assert!(told.contains("ichor --lab --cluster a secrets import FILE"), "{told}");
     // As the remedy says, and in the lab.
     let imported = lab.run(&["--lab", "secrets", "import", "kept.yaml"]);
     assert_eq!(imported.code, 0, "{}", imported.stderr);

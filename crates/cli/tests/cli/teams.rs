@@ -103,6 +103,28 @@ fn the_second_run_stops_with_the_name_of_the_first_and_the_lock_of_a_dead_one_is
     assert_eq!(told, story);
 }
 
+/// Somebody who writes to the store and holds no lock of ichor's.
+#[cfg(target_os = "linux")]
+#[test]
+fn whoever_writes_to_the_store_is_named_and_waited_for() {
+    let lab = lab_with_secrets(&whole("a"));
+    let writer = fs::File::open(kept(&lab, "")).expect("the store");
+    writer.lock().expect("held");
+    let busy = lab.run(&["secrets", "rotate-key"]);
+    assert_eq!(busy.code, 5, "{}", busy.stderr);
+    for word in ["ICH-2124", &format!("process {}, `", std::process::id()), "--lock-timeout"] {
+        assert!(busy.stderr.contains(word), "{word}: {}", busy.stderr);
+    }
+    assert_eq!(lock(&lab)["holder"], Value::Null);
+    let waiting = std::thread::scope(|scope| {
+        let run = scope.spawn(|| lab.run(&["--lock-timeout", "1m", "secrets", "rotate-key"]));
+        until("it has the lock", || lock(&lab)["holder"]["verb"] == "secrets rotate-key");
+        drop(writer);
+        run.join().expect("a run")
+    });
+    assert_eq!(waiting.code, 0, "{}", waiting.stderr);
+}
+
 #[test]
 fn a_lock_is_broken_by_command_and_never_without_a_word() {
     let lab = lab_with_secrets(&whole("a"));
