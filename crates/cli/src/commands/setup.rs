@@ -9,12 +9,13 @@
 use std::{
     future::Future,
     io::{self, IsTerminal},
+    path::Path,
 };
 
 use ichor_model::{Code, Finding, Findings, observed::Release};
 use ichor_ops::{
     Halt, Keeping, Site, System,
-    account::{self, Change, Found, Wanted, tokens},
+    account::{self, Change, Entry, Found, Wanted, tokens},
     halt::only,
     live::{self, Pve},
 };
@@ -22,7 +23,7 @@ use ichor_plan::privileges::Account;
 use ichor_port::Secret;
 use ichor_pve::{Error, Kind, Token, api};
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use super::{
     run::{Asked, not_confirmed},
@@ -61,12 +62,7 @@ pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
         let done = with_site_in(place, site, |site| {
             let endpoint = &site.desired.proxmox.endpoint;
             let lobby = live::lobby(endpoint, trust.clone(), &dialer)?;
-            let pve = Wait::on(
-                terminal,
-                runtime.handle(),
-                LOGGING_IN,
-                account::log_in(lobby, &args.admin, &password),
-            )?;
+            let pve = enter(lobby, &password, args, runtime.handle(), terminal)?;
             let lobby = live::lobby(endpoint, trust, &dialer)?;
             let (pve, runtime, asked) = (&pve, &runtime, &asked);
             let setup = Setup { args, site, pve, runtime, asked, terminal };
@@ -83,6 +79,35 @@ pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
     }
 }
 
+/// Logs in, with a code besides where Proxmox wants one.
+fn enter(
+    lobby: Pve,
+    password: &Secret,
+    args: &Args,
+    runtime: &Handle,
+    terminal: &Terminal,
+) -> Result<Pve, Halt> {
+    let user = &args.admin;
+    let (pve, challenge) =
+        match Wait::on(terminal, runtime, LOGGING_IN, account::log_in(lobby, user, password))? {
+            Entry::Open(pve) => return Ok(*pve),
+            Entry::Half(pve, challenge) => (*pve, challenge),
+        };
+    let code = match &args.totp_file {
+        Some(path) => given(path).map_err(|why| {
+            let finding = account::no_code(user);
+            Halt::invalid(only(Finding { notes: vec![why], ..finding }))
+        })?,
+        None => {
+            let typed = terminal.ask_secretly(&format!("Code of {user} (TOTP): "));
+            let typed = typed.filter(|typed| !typed.trim().is_empty());
+            let typed = typed.ok_or_else(|| Halt::preflight(only(account::no_code(user))))?;
+            Secret::new(typed.trim())
+        }
+    };
+    Wait::on(terminal, runtime, LOGGING_IN, account::go_on(pve, user, &challenge, &code))
+}
+
 /// Reads the password from a file or standard input, or asks for it.
 fn password(args: &Args, global: &Global, terminal: &Terminal) -> Result<Secret, Failure> {
     let wrong = |why: &str| {
@@ -90,6 +115,14 @@ fn password(args: &Args, global: &Global, terminal: &Terminal) -> Result<Secret,
             .because(why)
             .hint("write it to a file that only you can read, and name that:\n    ichor pve setup --password-file FILE")
     };
+    if args.totp_file.is_some() && args.totp_file == args.password_file {
+        return Err(Failure::new(
+            Exit::InvalidInput,
+            "both the password and the code are to come from one place",
+        )
+        .hint("name another file for one of them"));
+    }
+    super::session::one_reader_of_stdin(global, args.totp_file.as_deref())?;
     let Some(path) = &args.password_file else {
         let question = format!("Password of {} on Proxmox: ", args.admin);
         let typed = terminal.ask_secretly(&question).filter(|typed| !typed.is_empty());
@@ -98,17 +131,20 @@ fn password(args: &Args, global: &Global, terminal: &Terminal) -> Result<Secret,
         });
     };
     super::session::one_reader_of_stdin(global, Some(path))?;
+    given(path).map_err(|why| wrong(&why))
+}
+
+/// Reads a secret from a file or standard input, without the end of its line.
+fn given(path: &Path) -> Result<Secret, String> {
     let read = if path.as_os_str() == "-" {
-        OperatingSystem.read_stdin(MAX_PASSWORD).map_err(|why| wrong(&why.to_string()))?
+        OperatingSystem.read_stdin(MAX_PASSWORD).map_err(|why| why.to_string())?
     } else {
-        let contents =
-            OperatingSystem.read_given(path, MAX_PASSWORD).map_err(|why| wrong(&why.to_string()))?;
-        contents.bytes
+        OperatingSystem.read_given(path, MAX_PASSWORD).map_err(|why| why.to_string())?.bytes
     };
-    let text = std::str::from_utf8(&read).map_err(|_| wrong("it is not UTF-8 text"))?;
+    let text = std::str::from_utf8(&read).map_err(|_| "it is not UTF-8 text".to_owned())?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     let text = text.strip_suffix('\r').unwrap_or(text);
-    if text.is_empty() { Err(wrong("it is empty")) } else { Ok(Secret::new(text)) }
+    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(Secret::new(text)) }
 }
 
 struct Setup<'a> {

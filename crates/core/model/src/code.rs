@@ -470,7 +470,7 @@ catalogue! {
     3147 REGISTRY "a registry is not reached":
         "Machines pull the images of Talos and Kubernetes from registries, or from mirrors that the inventory names. This computer, or the jump host behind which the machines are, does not reach one. The machines may have another way; if not, they wait for images and never become ready.";
     3148 LOGIN "a login at Proxmox was refused":
-        "`ichor pve setup` logs in once as an administrator, to make an account for everything after that. The password was wrong, the user is not known, or it needs a second factor, which ichor does not ask for. The commands of `ichor pve role` do the same in the shell of a Proxmox host.";
+        "`ichor pve setup` logs in once as an administrator, to make an account for everything after that. The password was wrong, the user is not known, or it needs a second factor. Codes of authenticator apps (TOTP) are asked for, or read from `--totp-file`; keys and other factors are not known to ichor. The commands of `ichor pve role` do the same in the shell of a Proxmox host.";
     3149 ACCOUNT "the account on Proxmox cannot be made as asked":
         "Something stands in the way of the account: its token is there and nobody here knows its secret, the secret of another token is kept where its own would go, the administrator may not do what is needed, or Proxmox refused a part. What was done so far stays, and the same command goes on from there.";
     3151 JUMP_KEY "a jump host is not the one that it should be":
