@@ -264,7 +264,7 @@ impl Setup<'_> {
 
     const fn word(&self) -> &'static str {
         match self.args.purpose {
-            Purpose::Ichor => "proxmox",
+            Purpose::Ichor => tokens::OWN,
             Purpose::Ccm => "ccm",
             Purpose::Csi => "csi",
         }

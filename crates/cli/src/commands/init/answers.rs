@@ -7,7 +7,7 @@ use std::{
 
 use ichor_model::{HostName, KubernetesVersion, TalosVersion};
 use ichor_net::Endpoint;
-use ichor_ops::init::{self, Answers, Surroundings, Thrift, TokenAt};
+use ichor_ops::init::{self, Answers, Surroundings, Thrift};
 use ichor_plan::support;
 use ichor_port::clean;
 use ipnet::Ipv4Net;
@@ -72,7 +72,7 @@ impl Wizard<'_> {
             endpoint: door.endpoint.clone(),
             fingerprint: door.fingerprint.map(|fingerprint| fingerprint.to_string()),
             jump: args.jump.clone(),
-            token: TokenAt::Variable(args.token_env.clone()),
+            token: door.token.at.clone(),
             pool: args.pool.clone(),
             hosts,
             disks,
