@@ -6,10 +6,13 @@
 use std::borrow::Cow;
 
 use ichor_ops::place::quoted;
+use serde_json::Value;
 
 use crate::args::{Global, Place};
 
 const PROGRAM: &str = "ichor ";
+/// The key of a document that has a command for its value.
+const NEXT: &str = "next";
 /// Verbs that speak of no cluster, or only of the one that they make.
 const ELSEWHERE: [&str; 6] = ["explain", "lab", "schema", "completions", "man", "init"];
 
@@ -36,6 +39,31 @@ pub fn complete<'t>(text: &'t str, options: &str) -> Cow<'t, str> {
         return Cow::Borrowed(text);
     }
     text.split_inclusive('\n').map(|line| complete_line(line, options)).collect::<String>().into()
+}
+
+/// Gives the commands in all texts of a document some options.
+pub fn complete_in(value: &mut Value, options: &str) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(completed) = complete(text, options) {
+                *text = completed;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| complete_in(item, options)),
+        Value::Object(fields) => {
+            for (key, field) in fields.iter_mut() {
+                match field {
+                    // It is a command and nothing else.
+                    Value::String(command) if key == NEXT => {
+                        let completed = complete_line(&format!("  {command}"), options);
+                        completed.trim_start().clone_into(command);
+                    }
+                    field => complete_in(field, options),
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 fn complete_line(line: &str, options: &str) -> String {
@@ -76,5 +104,15 @@ mod tests {
         let completed = "hint: ichor is able to:\n    ichor --lab -f prod --cluster a destroy --yes\n    ichor explain ICH-1\n    ichor --lab up\nichor x\n    ichor --lab -f prod --cluster a up";
         assert_eq!(complete(advice, &options), completed);
         assert_eq!(complete(advice, ""), advice);
+        let mut document = serde_json::json!({
+            "findings": [{"remedy": "look:\n    ichor up", "message": "ichor up is a verb", "explain": "ichor explain ICH-1"}],
+            "next": "ichor up", "count": 1,
+        });
+        complete_in(&mut document, "--lab ");
+        let expected = serde_json::json!({
+            "findings": [{"remedy": "look:\n    ichor --lab up", "message": "ichor up is a verb", "explain": "ichor explain ICH-1"}],
+            "next": "ichor --lab up", "count": 1,
+        });
+        assert_eq!(document, expected);
     }
 }

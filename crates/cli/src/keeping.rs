@@ -1,6 +1,12 @@
 //! The store of a cluster as it is shared with others: who this run is, its lock, and what it leaves behind.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    future::Future,
+    path::Path,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use ichor_model::Finding;
 use ichor_ops::{
@@ -18,8 +24,14 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{operating_system::OperatingSystem, terminal::Terminal};
+use crate::{
+    operating_system::OperatingSystem,
+    render::{progress::Wait, text::safe_line},
+    terminal::Terminal,
+};
 
+/// What is waited for when a store takes its time.
+pub const ASKING: &str = "asking the store";
 /// How often the journal of a run is copied to a bucket.
 const COPY: Duration = Duration::from_secs(10);
 /// Most of a journal that is copied.
@@ -32,6 +44,7 @@ pub struct Held {
     renewing: JoinHandle<()>,
     holder: Holder,
     handle: Handle,
+    terminal: Terminal,
 }
 
 impl std::fmt::Debug for Held {
@@ -50,12 +63,12 @@ pub struct Ask<'a> {
 }
 
 /// Brings the mirror of a store in a bucket up to date.
-pub fn refresh(site: Site<'_>) -> Result<(), Halt> {
+pub fn refresh(site: Site<'_>, terminal: &Terminal) -> Result<(), Halt> {
     let mut keep = Keep::open(&OperatingSystem, site)?;
     if !keep.is_shared() {
         return Ok(());
     }
-    runtime()?.block_on(keep.refresh())
+    Wait::on(terminal, runtime()?.handle(), ASKING, keep.refresh())
 }
 
 /// Makes what a verb needs that has no other use for it.
@@ -78,8 +91,13 @@ fn take_of(
     terminal: &Terminal,
 ) -> Result<Held, Halt> {
     let holder = this_run(ask.verb)?;
+    let speaking = std::sync::Mutex::new(Wait::new(terminal, ASKING));
     let waiting = |holder: &Holder| {
-        terminal.tell(&format!("waiting for `{}`, who is at work with `ichor {}`", holder.who, holder.verb));
+        // Whoever can write to the store can write anything there.
+        let (who, verb) = (safe_line(&holder.who), safe_line(&holder.verb));
+        terminal.tell(&format!("waiting for `{who}`, who is at work with `ichor {verb}`"));
+        let patient = Wait::new(terminal, format!("waiting for `{who}`"));
+        *speaking.lock().unwrap_or_else(PoisonError::into_inner) = patient;
     };
     let request = lock::Request {
         holder: holder.clone(),
@@ -89,14 +107,16 @@ fn take_of(
         is_dead: &is_dead,
         waiting: &waiting,
     };
-    let (lease, cut) = runtime.block_on(keep.take(request))?;
+    let taken = runtime.block_on(keep.take(request));
+    drop(speaking);
+    let (lease, cut) = taken?;
     let lease = Arc::new(lease);
     let renewed = Arc::clone(&lease);
     let renewing = runtime.spawn(async move {
         renewed.keep().await;
     });
     let handle = runtime.handle().clone();
-    let held = Held { keep: Mutex::new(keep), lease, renewing, holder, handle };
+    let held = Held { keep: Mutex::new(keep), lease, renewing, holder, handle, terminal: terminal.another() };
     if let Some(cut) = cut {
         held.tell_of(&cut, terminal)?;
     }
@@ -116,11 +136,11 @@ impl Held {
 
     /// A run that was killed could write no entry, so whoever comes next does.
     fn tell_of(&self, cut: &Holder, terminal: &Terminal) -> Result<(), Halt> {
+        let (who, verb, since) = (safe_line(&cut.who), safe_line(&cut.verb), safe_line(&cut.since));
         terminal.tell(&format!(
-            "`{}` did not finish `ichor {}`, which began at {}; its lock was taken over",
-            cut.who, cut.verb, cut.since
+            "`{who}` did not finish `ichor {verb}`, which began at {since}; its lock was taken over"
         ));
-        self.handle.block_on(async {
+        self.ask(async {
             let keep = self.keep.lock().await;
             let deed = keep.deed(cut, now(), "cut short");
             keep.record(&deed).await.map(drop)
@@ -129,14 +149,17 @@ impl Held {
 
     /// Writes what has changed in the store as its next generation.
     pub fn commit(&self) -> Result<(), Halt> {
-        self.handle
-            .block_on(async { self.keep.lock().await.commit(&self.lease, &now(), &self.holder.who).await })
+        self.ask(async { self.keep.lock().await.commit(&self.lease, &now(), &self.holder.who).await })
+    }
+
+    fn ask<F: Future>(&self, asked: F) -> F::Output {
+        Wait::on(&self.terminal, &self.handle, ASKING, asked)
     }
 
     /// Adds an entry to the audit trail, and writes what has changed. If the lock is not held any more, that is what
     /// the entry says.
     pub fn finish(&self, fill: impl FnOnce(Deed) -> Deed, outcome: &str) -> Result<(), Halt> {
-        self.handle.block_on(async {
+        self.ask(async {
             let mut keep = self.keep.lock().await;
             let deed = fill(keep.deed(&self.holder, now(), outcome));
             keep.finish(&self.lease, deed).await
@@ -171,7 +194,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.renewing.abort();
         // Whoever waits for it is told in vain that we are here, for two minutes at most.
-        let _ = self.handle.block_on(self.lease.release());
+        let _ = Wait::on(&self.terminal, &self.handle, "giving the lock back", self.lease.release());
     }
 }
 
@@ -218,7 +241,7 @@ pub fn changing<T>(
 pub fn accept(site: Site<'_>, ask: Ask<'_>, terminal: &Terminal) -> Result<Option<Break>, Halt> {
     let runtime = runtime()?;
     let held = take_of(Keep::open(&OperatingSystem, site)?.accepting(), ask, &runtime, terminal)?;
-    runtime.block_on(async {
+    held.ask(async {
         let mut keep = held.keep.lock().await;
         let deed = keep.deed(&held.holder, now(), "accepted");
         keep.accept(&held.lease, deed).await

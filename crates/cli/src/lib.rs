@@ -18,6 +18,8 @@ mod here;
 mod inventory_files;
 mod journal;
 mod keeping;
+#[cfg(target_os = "linux")]
+mod occupant;
 mod operating_system;
 mod programs;
 mod questions;

@@ -120,6 +120,11 @@ impl System for OperatingSystem {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn occupant(&self, path: &Path) -> Option<String> {
+        crate::occupant::of(path)
+    }
+
     #[cfg(not(unix))]
     fn lock(&self, _: &Path) -> io::Result<Option<Lock>> {
         Ok(Some(Lock::new(())))

@@ -7,9 +7,15 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use serde::Serialize;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::{args::Color, here};
+use crate::{
+    args::Color,
+    here,
+    render::{document, progress::aside},
+};
 
 /// Where output goes, and whether it may be coloured.
 #[derive(Debug)]
@@ -54,9 +60,41 @@ impl Terminal {
         self.events
     }
 
+    /// Returns another handle of the same streams.
+    pub fn another(&self) -> Self {
+        let options = self.options.clone();
+        Self { stdout: io::stdout(), stderr: io::stderr(), color: self.color, options, events: self.events }
+    }
+
     /// Writes data to stdout, byte for byte.
     pub fn data(&self, text: impl AsRef<[u8]>) -> io::Result<()> {
         write_whole(&mut self.stdout.lock(), text.as_ref())
+    }
+
+    /// Writes a document to stdout as JSON. Commands in it mean what this run means, as those in texts do.
+    pub fn json(&self, value: &impl Serialize) -> io::Result<()> {
+        self.data(document::json(&self.completed(value)))
+    }
+
+    /// Writes a document to stdout as YAML.
+    pub fn yaml(&self, value: &impl Serialize) -> io::Result<()> {
+        self.data(document::yaml(&self.completed(value)))
+    }
+
+    /// Writes an event to stdout that is told before or after a run.
+    pub fn event(&self, event: &str, object: Value) -> io::Result<()> {
+        self.data(aside(event, object, &self.options))
+    }
+
+    fn completed(&self, value: &impl Serialize) -> Value {
+        let mut value = document::value(value);
+        here::complete_in(&mut value, &self.options);
+        value
+    }
+
+    /// Returns the options that commands in a text need to mean what this run means.
+    pub fn options(&self) -> &str {
+        &self.options
     }
 
     /// Writes text for people to stdout, with its colours if they are wanted.

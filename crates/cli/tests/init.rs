@@ -34,11 +34,16 @@ impl Drop for Served {
 
 impl Served {
     fn new() -> Self {
+        Self::with(["pve1=64:512", "pve2=64:512"])
+    }
+
+    /// A lab with hosts of some size: threads and GiB of memory.
+    fn with(hosts: [&str; 2]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("lab.out");
         let lab = program()
             .args(["lab", "serve", "-o", "json", "--port", "0", "--factory-port", "0", "--proxy-port", "0"])
-            .args(["--host", "pve1=64:512", "--host", "pve2=64:512"])
+            .args(["--host", hosts[0], "--host", hosts[1]])
             .stdout(File::create(&out).expect("a file"))
             .stderr(Stdio::null())
             .spawn()
@@ -67,7 +72,7 @@ impl Served {
     /// `init` with what makes it find this lab; addresses on loopback are asked for signs of life.
     fn init(&self, more: &[&str]) -> Command {
         let mut command = program();
-        command.current_dir(self.directory.path()).arg("init");
+        command.current_dir(self.directory.path()).env("HOME", self.path("home")).arg("init");
         command
             .args(["--endpoint", self.told("pve", "url"), "--factory", self.told("factory", "url")])
             .args(more);
@@ -84,6 +89,8 @@ impl Served {
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ichor"));
     command.env_remove("ICHOR_PVE_TOKEN").env("NO_COLOR", "1");
+    // Keys are made at home, and never in that of whoever runs the tests.
+    command.env_remove("XDG_CONFIG_HOME").env_remove("SOPS_AGE_KEY").env_remove("SOPS_AGE_KEY_FILE");
     command
 }
 
@@ -183,6 +190,7 @@ fn somebody_answers_every_question() {
     person.answers("Is it the right one [no]: ", "yes");
     person.sees("API token (user@realm!name=secret): ");
     person.types(&format!("{}\r", lab.told("pve", "token")));
+    person.answers("Keep it, encrypted, in `tokens.sops.yaml` beside the inventory [yes]: ", "");
     person.sees("Proxmox 9.2");
     person.answers("Hosts to use [pve1, pve2]: ", "pve9");
     person.sees("there is no host `pve9`; there are pve1, pve2");
@@ -211,16 +219,18 @@ fn somebody_answers_every_question() {
     person.answers("Write it to `ichor.yaml` [yes]: ", "");
     let (code, shown) = person.leaves();
     assert_eq!(code, Some(0), "{shown}");
-    assert!(shown.contains("export ICHOR_PVE_TOKEN=") && shown.contains("ichor doctor"), "{shown}");
+    assert!(!shown.contains("export ICHOR_PVE_TOKEN=") && shown.contains("ichor doctor"), "{shown}");
     let secret = lab.told("pve", "token").split('=').nth(1).expect("a secret");
     let text = inventory(&lab.path("ichor.yaml"));
     assert!(!shown.contains(secret) && !text.contains(secret));
-    assert!(text.contains("token: {env: ICHOR_PVE_TOKEN}"), "{text}");
+    assert!(text.contains("token: {sops: \"tokens.sops.yaml#prod.proxmox\"}"), "{text}");
+    let sealed = fs::read_to_string(lab.path("tokens.sops.yaml")).expect("tokens");
+    assert!(sealed.contains("ENC[") && !sealed.contains(secret), "{sealed}");
     // What it wrote is good for the next step, and the whole way.
     let run = |arguments: &[&str]| {
         let mut command = program();
         command.args(arguments).current_dir(lab.directory.path()).stdin(Stdio::null());
-        command.env("ICHOR_PVE_TOKEN", lab.told("pve", "token")).output().expect("it runs")
+        command.env("HOME", lab.path("home")).output().expect("it runs")
     };
     for arguments in [&["check"][..], &["up", "--yes"], &["up", "--yes"]] {
         let output = run(arguments);
@@ -284,4 +294,40 @@ fn without_a_terminal_flags_answer_and_what_is_missing_is_named() {
     let bare = bare.expect("it runs");
     assert_eq!(bare.status.code(), Some(3), "{}", said(&bare));
     assert!(said(&bare).contains("export ICHOR_PVE_TOKEN="), "{}", said(&bare));
+}
+
+#[test]
+fn what_does_not_fit_is_made_to_fit_or_told_plainly() {
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let lab = Served::with(["pve1=2:7", "pve2=2:7"]);
+    let sure = ["--fingerprint", lab.told("pve", "sha256"), "--talos", "v1.13.9", "--control-planes", "1"];
+    let places = ["--address", "192.0.2.60", "--worker-address", "192.0.2.70"];
+    let done = lab.without_terminal(&[&sure[..], &places].concat());
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(
+        said(&done).contains("the machines do not fit") && said(&done).contains("`pve1`: "),
+        "{}",
+        said(&done)
+    );
+    let text = inventory(&lab.path("ichor.yaml"));
+    assert!(text.contains("placement: {overcommit: {cpu: ") && text.contains(", memory: 2GiB}"), "{text}");
+    // Whoever is asked may say no.
+    fs::remove_file(lab.path("ichor.yaml")).expect("it goes");
+    let said_before = ["--name", "prod", "--hosts", "pve1,pve2", "--disks", "local-lvm", "--images", "local"];
+    let network =
+        ["--bridge", "vmbr0", "--cidr", "192.0.2.0/24", "--gateway", "192.0.2.1", "--dns", "192.0.2.1"];
+    let rest = ["--workers", "2", "--kubernetes", "v1.36.3"];
+    let mut asked = lab.init(&[&sure[..], &places, &said_before, &network, &rest].concat());
+    asked.env("ICHOR_PVE_TOKEN", lab.told("pve", "token"));
+    let mut person = Person::sits_at(asked);
+    person.sees("the machines do not fit");
+    person.sees("processors count ");
+    person.answers("Do that [yes]: ", "no");
+    let (code, shown) = person.leaves();
+    assert_eq!(code, Some(130), "{shown}");
+    assert!(shown.contains("--workers") && !lab.path("ichor.yaml").exists(), "{shown}");
+    let none = lab.without_terminal(&[&sure[..], &places, &["--workers", "60"]].concat());
+    assert_eq!(none.status.code(), Some(3), "{}", said(&none));
+    assert!(said(&none).contains("ICH-1701") && said(&none).contains("`--workers`"), "{}", said(&none));
+    assert!(!said(&none).contains("ichor.yaml:"), "no such file: {}", said(&none));
 }

@@ -21,9 +21,10 @@ use ichor_plan::privileges::Account;
 use ichor_port::Secret;
 use ichor_pve::{
     Error, Kind, Ticket,
-    api::{self, AclRow, Grantee, NewToken},
+    api::{self, AclRow, Challenge, Grantee, NewToken},
 };
 
+use self::tokens::Place;
 use crate::{Halt, halt::only, live::Pve};
 
 /// What is written beside users, tokens and pools that are made.
@@ -323,15 +324,40 @@ impl Change {
     }
 }
 
+/// How far a login has come.
+#[derive(Debug)]
+pub enum Entry {
+    /// All the way.
+    Open(Box<Pve>),
+    /// A code is missing.
+    Half(Box<Pve>, Challenge),
+}
+
 /// Logs in with a password.
-pub async fn log_in(pve: Pve, user: &str, password: &Secret) -> Result<Pve, Halt> {
+pub async fn log_in(pve: Pve, user: &str, password: &Secret) -> Result<Entry, Halt> {
     let row = match pve.send(&api::log_in(user, password)).await {
         Ok(row) => row,
         Err(error) => return Err(Halt::preflight(only(not_let_in(user, &error)))),
     };
+    if let Some(ticket) = Ticket::of(user, &row) {
+        return Ok(Entry::Open(Box::new(pve.logged_in(ticket))));
+    }
+    match Challenge::of(&row) {
+        Some(challenge) if challenge.takes_codes => Ok(Entry::Half(Box::new(pve), challenge)),
+        _ => Err(Halt::preflight(only(second_factor(user)))),
+    }
+}
+
+/// Goes on with a code.
+pub async fn go_on(pve: Pve, user: &str, challenge: &Challenge, code: &Secret) -> Result<Pve, Halt> {
+    let row = match pve.send(&api::second_factor(user, challenge, code)).await {
+        Ok(row) => row,
+        Err(Error::Refused(_)) => return Err(Halt::preflight(only(wrong_code(user)))),
+        Err(error) => return Err(Halt::preflight(only(not_let_in(user, &error)))),
+    };
     match Ticket::of(user, &row) {
         Some(ticket) => Ok(pve.logged_in(ticket)),
-        None => Err(Halt::preflight(only(second_factor(user)))),
+        None => Err(Halt::preflight(only(wrong_code(user)))),
     }
 }
 
@@ -358,10 +384,23 @@ fn not_let_in(user: &str, error: &Error) -> Finding {
 
 fn second_factor(user: &str) -> Finding {
     Finding::error(Code::LOGIN, None, format!("`{user}` needs a second factor to log in"))
-        .because("ichor asks for passwords alone")
+        .because("ichor knows passwords and the codes of authenticator apps (TOTP), and this is another one")
         .remedy(format!(
             "log in as an administrator without one (`--admin`), or make the account in the shell of a host, as these commands say:\n{BY_HAND}"
         ))
+}
+
+fn wrong_code(user: &str) -> Finding {
+    Finding::error(Code::LOGIN, None, format!("Proxmox does not take the code of `{user}`"))
+        .because("a code is good for half a minute, and some tries that fail lock the second factor")
+        .remedy("run the same command again with the code that the app shows then; see also that its clock is right")
+}
+
+/// Says that a code is needed, and nobody is there to ask.
+pub fn no_code(user: &str) -> Finding {
+    Finding::error(Code::LOGIN, None, format!("`{user}` needs a code besides the password"))
+        .because("there is no terminal to ask at, and no code was given")
+        .remedy("write the code to a file that only you can read, and name that:\n    ichor pve setup --totp-file FILE")
 }
 
 /// Says that Proxmox did not do something.
@@ -381,6 +420,26 @@ pub fn secret_lost(wanted: &Wanted, place: &str) -> Finding {
         .because(format!("looked for it in `{place}`; Proxmox tells it once, when a token is made"))
         .because("a new one locks out whoever uses the token now")
         .remedy("bring the secret here, or let the token be made anew:\n    ichor pve setup --new-token")
+}
+
+/// Says that the secret of a new token would go where that of another one is.
+pub fn another_kept(wanted: &Wanted, kept: Option<&str>, place: &Place) -> Finding {
+    let whose = match kept {
+        Some(id) => format!("token `{}` is kept", ichor_port::clean(id)),
+        None => "something that is no token is kept".to_owned(),
+    };
+    let Place { name, key, .. } = place;
+    let message = format!("{whose} where `{}` would go: `{key}` of `{name}`", wanted.id());
+    let own = kept.and_then(|id| id.split_once('!'));
+    let stay = own.map_or_else(String::new, |(user, token)| {
+        format!("go on with the one that is there:\n    ichor pve setup --user {user} --token {token}\n")
+    });
+    Finding::error(Code::ACCOUNT, None, message)
+        .because("Proxmox tells the secret of a token once; whoever writes over it has it no more")
+        .because("nothing was changed, here or on Proxmox")
+        .remedy(format!(
+            "{stay}keep the new one in a file of its own:\n    ichor pve setup --into FILE\nor put it in the place of the old one:\n    ichor pve setup --replace-token"
+        ))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `ichor doctor`: everything that could stand in the way of a cluster, looked at in one go. Nothing is changed.
 //!
-//! 1. [`here`]: what lies on this computer: store, keys, files that the inventory names;
+//! 1. [`store`]: what a team shares, and [`here`]: what lies on this computer, keys, secrets and named files;
 //! 2. [`certificate`]: who answers as Proxmox, and for how long that is vouched for;
 //! 3. [`Examination`]: what Proxmox, its hosts, the network, the Image Factory and registries show, all at once and
 //!    each within a time of its own;
@@ -17,6 +17,7 @@ mod images;
 mod network;
 pub(crate) mod privileges;
 mod storages;
+pub mod store;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -35,6 +36,8 @@ pub(crate) const WITHIN: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
+    /// The store that is shared.
+    Store,
     /// This computer.
     Here,
     /// Proxmox as a whole, and what it lets us do.
@@ -55,6 +58,7 @@ impl Group {
     /// Returns its title.
     pub const fn title(self) -> &'static str {
         match self {
+            Self::Store => "store",
             Self::Here => "this computer",
             Self::Proxmox => "Proxmox",
             Self::Hosts => "hosts",

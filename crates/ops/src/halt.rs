@@ -4,6 +4,8 @@ use std::{io, path::Path};
 
 use ichor_model::{Code, Finding, Findings};
 
+use crate::System;
+
 /// Why a verb stopped.
 #[derive(Debug)]
 pub struct Halt {
@@ -52,9 +54,13 @@ impl Halt {
     }
 
     /// Stops because another run is at work.
-    pub fn busy(path: &Path) -> Self {
-        let finding = Finding::error(Code::BUSY, None, format!("another run writes to `{}`", path.display()))
-            .remedy("run the same command again when it has ended");
+    pub fn busy(system: &dyn System, path: &Path) -> Self {
+        let finding = Finding::error(Code::BUSY, None, format!("another run writes to `{}`", path.display()));
+        let finding = match system.occupant(path) {
+            Some(who) => finding.because(format!("it is {who}")),
+            None => finding,
+        };
+        let finding = finding.remedy("run the same command again when it has ended");
         Self { kind: HaltKind::Busy, findings: only(finding) }
     }
 

@@ -25,6 +25,8 @@ pub use self::{
 
 /// A bridge that most hosts have.
 const USUAL_BRIDGE: &str = "vmbr0";
+/// The least memory with which machines are of use.
+const SMALL: &str = "2GiB";
 /// Where addresses are looked for first: the beginning and the end of a network are where people and routers put theirs.
 const FIRST_OFFSET: u32 = 50;
 
@@ -129,6 +131,45 @@ pub struct Answers {
     pub kubernetes: String,
     /// Another Image Factory than the public one.
     pub factory: Option<String>,
+    /// What machines do with less of than usual.
+    pub thrift: Thrift,
+}
+
+/// How much less machines ask for than usual, where hosts are full. Memory is never given twice: a host that runs out of
+/// it stops VMs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thrift {
+    /// How often each processor counts.
+    pub times: u32,
+    /// Whether machines have the least memory that is of use.
+    pub is_small: bool,
+}
+
+impl Thrift {
+    /// Nothing less than usual.
+    pub const NONE: Self = Self { times: 1, is_small: false };
+
+    /// What can be tried, from the least painful on.
+    pub const STEPS: [Self; 6] = [
+        Self { times: 2, is_small: false },
+        Self { times: 4, is_small: false },
+        Self { times: 1, is_small: true },
+        Self { times: 2, is_small: true },
+        Self { times: 4, is_small: true },
+        Self { times: 8, is_small: true },
+    ];
+
+    /// Says what it means.
+    pub fn words(self) -> String {
+        let processors = format!("processors count {} times, so machines share them", self.times);
+        let memory = format!("machines have {SMALL} of memory each, which is little");
+        match self {
+            Self { times: 1, is_small: false } => "nothing is given twice".to_owned(),
+            Self { times: 1, is_small: true } => memory,
+            Self { is_small: false, .. } => processors,
+            Self { is_small: true, .. } => format!("{processors}, and {memory}"),
+        }
+    }
 }
 
 /// Where the token is that Proxmox knows us by.

@@ -9,7 +9,7 @@
 //!
 //! A directory is its own mirror: what is in it counts, and its generations are there to go back to.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use ichor_machineconfig::secrets::SecretText;
 use ichor_model::{Code, Finding};
@@ -20,6 +20,7 @@ use ichor_store::{
     lock::{self, Holder, Lease, NotTaken, Request},
     probe,
 };
+use tokio::time::Instant;
 
 use crate::{
     Halt, HaltKind, Site, System,
@@ -38,6 +39,8 @@ const PROBED: &str = "probed";
 pub const JOURNAL: &str = "journal.jsonl";
 /// How a run ended that was not alone any more, in the audit trail.
 const LOST_LOCK: &str = "lost-lock";
+/// How long is waited between two looks at who writes to the directory.
+const LOOK: Duration = Duration::from_millis(200);
 /// Largest of our small files.
 const MAX_SMALL: usize = 4096;
 
@@ -115,11 +118,7 @@ impl<'s> Keep<'s> {
     /// Makes the mirror of a bucket equal to the newest generation. A run of this machine that is at work in the
     /// mirror keeps it as it is.
     pub async fn refresh(&mut self) -> Result<(), Halt> {
-        if !self.is_shared() {
-            return Ok(());
-        }
-        self.look().await?;
-        self.mirror()
+        if self.is_shared() { self.newest().await.map(drop) } else { Ok(()) }
     }
 
     fn mirror(&self) -> Result<(), Halt> {
@@ -135,9 +134,47 @@ impl<'s> Keep<'s> {
     /// Reads the newest generation.
     async fn look(&mut self) -> Result<(), Halt> {
         let seen = if self.is_shared() { self.seen()? } else { None };
-        let newest = generation::newest(&*self.objects, seen.as_ref()).await;
-        self.newest = newest.map_err(|flaw| Halt::preflight(only(self.flaw(&flaw))))?;
+        match generation::newest(&*self.objects, seen.as_ref()).await {
+            Ok(newest) => self.newest = newest,
+            Err(Flaw::Damaged { key, why }) => {
+                let sound = generation::newest_but(&*self.objects, &key).await;
+                return Err(Halt::preflight(only(self.damage(&key, &why, sound.as_ref()))));
+            }
+            Err(flaw) => return Err(Halt::preflight(only(self.flaw(&flaw)))),
+        }
         Ok(())
+    }
+
+    /// Says what is damaged, what is not, and how to go back to that.
+    fn damage(&self, key: &str, why: &str, sound: Option<&Generation>) -> Finding {
+        let shown = &self.shown;
+        let message = format!("the store `{shown}` was changed by somebody else, or its disk is failing");
+        let finding = Finding::error(Code::STORE_DAMAGED, None, message).because(format!("`{key}` {why}"));
+        let finding = match sound {
+            Some(sound) => finding.because(format!(
+                "generation {}, which `{}` wrote at {}, is whole",
+                sound.here.number, sound.by, sound.at
+            )),
+            None => finding.because("no other generation can be read"),
+        };
+        if self.is_shared() {
+            return finding.remedy(format!(
+                "bring `{key}` back from a version or a backup of the bucket; if that is lost, delete the object and forget that it was seen, which goes back to the generation before it:\n    rm {}",
+                place::quoted(&self.store.file(SEEN))
+            ));
+        }
+        let path = self.store.file(key);
+        let mut aside = path.clone().into_os_string();
+        aside.push(".damaged");
+        finding
+            .because(
+                "of a store in a directory the files themselves count; generations are there to go back to",
+            )
+            .remedy(format!(
+                "bring it back from a backup; or go on without it, with the files as they are:\n    mv {} {}",
+                place::quoted(&path),
+                place::quoted(Path::new(&aside))
+            ))
     }
 
     fn seen(&self) -> Result<Option<Seen>, Halt> {
@@ -196,14 +233,46 @@ impl<'s> Keep<'s> {
         // What is to be said about the directory is said by whoever writes secrets into it.
         self.store.prepare(self.system)?;
         self.prove_fit(&request.holder.run).await?;
+        let (wait, renew, begun) = (request.wait, request.terms.renew, Instant::now());
         let taken = lock::take(self.objects.clone(), request).await;
         let (lease, cut) = taken.map_err(|why| self.not_taken(&why))?;
-        if let Err(halt) = self.prepare().await {
+        let quiet = self.wait_for_quiet(&lease, renew, wait.saturating_sub(begun.elapsed())).await;
+        let prepared = match quiet {
+            Ok(()) => self.prepare().await,
+            Err(halt) => Err(halt),
+        };
+        if let Err(halt) = prepared {
             // What stands in the way is worth more than why the lock could not be given back.
             let _ = lease.release().await;
             return Err(halt);
         }
         Ok((lease, cut))
+    }
+
+    /// Waits until no other run of this computer writes to the directory. That may be one that lost its lock, or one that
+    /// needs none because it writes but a moment.
+    async fn wait_for_quiet(&self, lease: &Lease, renew: Duration, wait: Duration) -> Result<(), Halt> {
+        let begun = Instant::now();
+        let mut renewed = begun;
+        loop {
+            let mut halt = match self.store.hold(self.system) {
+                Err(halt) if halt.kind == HaltKind::Busy => halt,
+                held => return held.map(drop),
+            };
+            let left = wait.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                let remedy =
+                    "wait for it with `--lock-timeout 5m`, or run the same command again when it has ended";
+                halt.findings = halt.findings.iter().map(|finding| finding.clone().remedy(remedy)).collect();
+                return Err(halt);
+            }
+            tokio::time::sleep(LOOK.min(left)).await;
+            if renewed.elapsed() >= renew {
+                // Whether that worked the lease itself says, before anything is done with it.
+                let _ = lease.renew().await;
+                renewed = Instant::now();
+            }
+        }
     }
 
     async fn prepare(&mut self) -> Result<(), Halt> {
@@ -224,7 +293,7 @@ impl<'s> Keep<'s> {
     }
 
     /// Refuses a trail that does not lead any more to where it ended: an entry more would hide that.
-    async fn prove_whole(&self) -> Result<(), Halt> {
+    pub(crate) async fn prove_whole(&self) -> Result<(), Halt> {
         let Some(anchor) = self.anchor().filter(|_| self.gap == Gap::Refuse) else { return Ok(()) };
         let astray = audit::astray(&*self.objects, anchor).await.map_err(|fault| self.stopped(&fault))?;
         astray.map_or(Ok(()), |broken| Err(Halt::refused(only(self.cut_off(&broken, anchor)))))
@@ -254,11 +323,35 @@ impl<'s> Keep<'s> {
         if !self.is_shared() || matches!(self.system.exists(&marker), Ok(true)) {
             return Ok(());
         }
+        self.ask_fit(nonce).await?;
+        whole::replace(self.system, &marker, b"").map_err(|error| Halt::unwritable(&marker, &error))
+    }
+
+    /// Asks a bucket whether it keeps two runs apart, whatever it said before. For that an object of our own is written
+    /// and removed again; a directory needs no asking.
+    pub(crate) async fn ask_fit(&self, nonce: &str) -> Result<(), Halt> {
+        if !self.is_shared() {
+            return Ok(());
+        }
         probe(&*self.objects, nonce).await.map_err(|why| match why {
             Unfit::Fault(fault) => self.stopped(&fault),
             why => Halt::refused(only(self.unfit(&why))),
-        })?;
-        whole::replace(self.system, &marker, b"").map_err(|error| Halt::unwritable(&marker, &error))
+        })
+    }
+
+    /// Reads what is kept, and returns its newest generation. The mirror of a bucket is brought up to date.
+    pub(crate) async fn newest(&mut self) -> Result<Option<&Generation>, Halt> {
+        self.look().await?;
+        if self.is_shared() {
+            self.mirror()?;
+        }
+        Ok(self.newest.as_ref())
+    }
+
+    /// Says that the store gave no answer in time.
+    pub(crate) fn late(&self, within: Duration) -> Halt {
+        let said = format!("it gave no answer within {} seconds", within.as_secs());
+        self.stopped(&Fault::NotReached(said))
     }
 
     /// Adds what a run did to the audit trail.
@@ -345,6 +438,11 @@ impl<'s> Keep<'s> {
     /// Reads the audit trail and judges it.
     pub async fn trail(&mut self) -> Result<Trail, Halt> {
         self.look().await?;
+        self.read_trail().await
+    }
+
+    /// Reads the audit trail, and judges it by the newest generation that was read.
+    pub(crate) async fn read_trail(&self) -> Result<Trail, Halt> {
         audit::read(&*self.objects, self.anchor()).await.map_err(|fault| self.stopped(&fault))
     }
 
@@ -465,13 +563,7 @@ impl<'s> Keep<'s> {
                         place::quoted(&seen)
                     ))
             }
-            Flaw::Damaged { .. } => Finding::error(
-                Code::STORE_DAMAGED,
-                None,
-                format!("the store `{shown}` was changed by somebody else"),
-            )
-            .because(flaw.to_string())
-            .remedy("bring the object back from a version or a backup of the store"),
+            Flaw::Damaged { key, why } => self.damage(key, why, None),
             Flaw::Overtaken(_) => Finding::error(
                 Code::LOCK_LOST,
                 None,

@@ -34,6 +34,8 @@ const PLAIN: &str = "secrets.yaml";
 const RECORD: &str = "cluster.json";
 /// Where the mirrors of buckets are, beside the inventory.
 const MIRRORS: &str = ".ichor";
+/// Most directories beside a store that are looked into.
+const MAX_STORES: usize = 100;
 /// The number of the record's language.
 const SCHEMA: u32 = 1;
 
@@ -125,6 +127,30 @@ impl Store {
         }
     }
 
+    /// Returns bundles of a cluster of this name in other stores of this inventory: the usual directory, and mirrors of
+    /// buckets. A store that the inventory has named since does not have them yet.
+    pub fn elsewhere(&self, system: &dyn System) -> Vec<PathBuf> {
+        let (Some(cluster), name) = (self.directory.file_name(), self.own_name()) else { return Vec::new() };
+        let usual = self.home.strip_prefix(".").unwrap_or(&self.home).join(MIRRORS);
+        let beside = system.names(&usual, MAX_STORES).unwrap_or_default();
+        let mut directories: Vec<PathBuf> =
+            beside.iter().map(|store| usual.join(store).join(cluster)).collect();
+        directories.push(usual.join(cluster));
+        directories.retain(|directory| *directory != self.directory);
+        directories.sort();
+        let bundles = directories.into_iter().map(|directory| directory.join(name));
+        bundles.filter(|path| is_there(system, path)).collect()
+    }
+
+    /// Returns the name of a bundle in a store. One of a lab has another name than that of the real cluster, and neither
+    /// is of use to the other.
+    const fn own_name(&self) -> &'static str {
+        match self.keeping {
+            Keeping::Encrypted => SEALED,
+            Keeping::Plain => PLAIN,
+        }
+    }
+
     /// Returns all paths that may hold the bundle.
     pub fn bundles(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.bundle.as_path()).chain(self.plain.as_deref())
@@ -161,25 +187,7 @@ impl Store {
         if !self.has_bundle(system) {
             return Ok(None);
         }
-        let path = self.record();
-        let contents = match system.read(&path, MAX_RECORD_BYTES, Links::Follow) {
-            Ok(contents) => contents,
-            Err(why) if why.is_missing() => return Ok(None),
-            Err(Unreadable::Os(error)) => return Err(Box::new(unreadable_record(&path, &error))),
-            Err(why) => return Err(Box::new(bad_record(&path, &why.to_string()))),
-        };
-        let record: Record = serde_json::from_slice(&contents.bytes)
-            .map_err(|error| Box::new(bad_record(&path, &wrong_json(&error))))?;
-        if record.schema != SCHEMA {
-            let why = format!("its schema is {}, and this ichor reads {SCHEMA}", record.schema);
-            return Err(Box::new(bad_record(&path, &why)));
-        }
-        let (first, last) = support::talos_range();
-        if record.contract < first || record.contract > last {
-            let why = format!("contract {} is none of {first} to {last}", record.contract);
-            return Err(Box::new(bad_record(&path, &why)));
-        }
-        Ok(Some(record.contract))
+        read_record(system, &self.record())
     }
 
     /// Keeps a new bundle. One that is there already is never replaced, also not by two runs at once.
@@ -222,7 +230,7 @@ impl Store {
         let kept = self.kept(system).to_owned();
         let now = system.read(&kept, before.len(), Links::Follow);
         if !now.is_ok_and(|contents| contents.bytes.as_slice() == before) {
-            return Err(Halt::busy(place::directory_of(&kept)));
+            return Err(Halt::busy(system, place::directory_of(&kept)));
         }
         whole::replace(system, &self.bundle, sealed)
             .map_err(|error| Halt::unwritable(&self.bundle, &error))?;
@@ -258,7 +266,7 @@ impl Store {
     fn lock(&self, system: &dyn System) -> Result<Lock, Halt> {
         match system.lock(&self.directory) {
             Ok(Some(lock)) => Ok(lock),
-            Ok(None) => Err(Halt::busy(&self.directory)),
+            Ok(None) => Err(Halt::busy(system, &self.directory)),
             Err(error) => Err(Halt::unwritable(&self.directory, &error)),
         }
     }
@@ -381,6 +389,32 @@ impl Store {
                 )),
         ))
     }
+}
+
+/// Returns the contract that is recorded beside a bundle in another store, if there is one.
+pub fn recorded_beside(system: &dyn System, bundle: &Path) -> Option<Minor> {
+    read_record(system, &place::directory_of(bundle).join(RECORD)).ok().flatten()
+}
+
+fn read_record(system: &dyn System, path: &Path) -> Result<Option<Minor>, Box<Finding>> {
+    let contents = match system.read(path, MAX_RECORD_BYTES, Links::Follow) {
+        Ok(contents) => contents,
+        Err(why) if why.is_missing() => return Ok(None),
+        Err(Unreadable::Os(error)) => return Err(Box::new(unreadable_record(path, &error))),
+        Err(why) => return Err(Box::new(bad_record(path, &why.to_string()))),
+    };
+    let record: Record = serde_json::from_slice(&contents.bytes)
+        .map_err(|error| Box::new(bad_record(path, &wrong_json(&error))))?;
+    if record.schema != SCHEMA {
+        let why = format!("its schema is {}, and this ichor reads {SCHEMA}", record.schema);
+        return Err(Box::new(bad_record(path, &why)));
+    }
+    let (first, last) = support::talos_range();
+    if record.contract < first || record.contract > last {
+        let why = format!("contract {} is none of {first} to {last}", record.contract);
+        return Err(Box::new(bad_record(path, &why)));
+    }
+    Ok(Some(record.contract))
 }
 
 /// Closes a directory, if it is open to others.

@@ -60,6 +60,11 @@ pub trait System {
     /// Keeps other runs out of a directory until the lock is dropped; nothing, if another run is in it.
     fn lock(&self, path: &Path) -> io::Result<Option<Lock>>;
 
+    /// Says who keeps other runs out of a directory, where that can be told, as in `process 4711`.
+    fn occupant(&self, _path: &Path) -> Option<String> {
+        None
+    }
+
     /// Writes a new file for the owner alone and waits until it is on disk. Fails if the name is taken.
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 

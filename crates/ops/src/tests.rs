@@ -15,6 +15,7 @@ mod reading;
 mod remains;
 mod rendering;
 mod sealed;
+mod store_health;
 mod vault;
 
 use std::{

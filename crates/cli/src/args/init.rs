@@ -18,7 +18,7 @@ Examples:
 ///
 /// Proxmox is only looked at. At a terminal every question that no flag answers is asked, with a suggestion from
 /// what is there; elsewhere the suggestions are taken. The API token is read from the environment variable that
-/// `--token-env` names, or asked for and not kept. The inventory is checked before it is written, and a file that is
+/// `--token-env` names, or asked for; one that was typed may be kept, encrypted, where the inventory finds it. The inventory is checked before it is written, and a file that is
 /// there already is never replaced.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -48,7 +48,8 @@ pub enum PveVerb {
     /// Logs in once as an administrator, with a password that is not kept. Shows what it will do, and asks. The new
     /// token goes encrypted into a SOPS file, and the line for the inventory is told; its secret is not. What is there
     /// already is left alone or put right, so that running it again does nothing, and running it after it was stopped
-    /// goes on. Administrators who need a second factor use the commands of `ichor pve role`.
+    /// goes on. An administrator with an authenticator app (TOTP) is asked for the code; those with other second factors
+    /// use the commands of `ichor pve role`.
     #[command(after_help = SETUP_EXAMPLES)]
     Setup(Setup),
 }
@@ -62,6 +63,9 @@ pub struct Setup {
     /// A file with the password, `-` for standard input. Absent: it is asked for.
     #[arg(long, value_name = "FILE", env = "ICHOR_PVE_SETUP_PASSWORD_FILE", hide_env_values = true, value_hint = ValueHint::FilePath)]
     pub password_file: Option<PathBuf>,
+    /// A file with the code of an authenticator app, `-` for standard input. Absent: it is asked for if Proxmox wants one.
+    #[arg(long, value_name = "FILE", env = "ICHOR_PVE_SETUP_TOTP_FILE", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    pub totp_file: Option<PathBuf>,
     /// Whose account it is.
     #[arg(
         long = "for",
@@ -85,6 +89,10 @@ pub struct Setup {
     /// Makes a token anew whose secret is not known here; whoever uses it is locked out.
     #[arg(long, env = "ICHOR_PVE_SETUP_NEW_TOKEN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub new_token: bool,
+    /// Puts the token in the place of one of another name that is kept there. That one stays on Proxmox, and its secret
+    /// is lost unless somebody else has it.
+    #[arg(long, env = "ICHOR_PVE_SETUP_REPLACE_TOKEN", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub replace_token: bool,
     /// Prints the token, with its secret, to standard output besides.
     #[arg(long, env = "ICHOR_PVE_SETUP_SHOW_TOKEN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub show_token: bool,

@@ -25,7 +25,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
-    render::given::Given,
+    render::{given::Given, progress::Wait},
     terminal::Terminal,
     world::{World, desired_in, keeping_in},
 };
@@ -190,13 +190,19 @@ fn look(site: Site<'_>, global: &Global, terminal: &Terminal) -> Result<Leases, 
         Halt::failed(only(finding.because(error.to_string())))
     })?;
     let world = World::open(place, site, &runtime, terminal)?;
-    let leases = leases(site, global, &world, &runtime);
+    let leases = leases(site, global, terminal, &world, &runtime);
     world.close().and(leases)
 }
 
-fn leases(site: Site<'_>, global: &Global, world: &World, runtime: &Runtime) -> Result<Leases, Halt> {
+fn leases(
+    site: Site<'_>,
+    global: &Global,
+    terminal: &Terminal,
+    world: &World,
+    runtime: &Runtime,
+) -> Result<Leases, Halt> {
     let pve = proxmox(&site.desired.proxmox.endpoint, &world.reach)?;
-    let survey = runtime.block_on(first_look(&pve, site.desired))?;
+    let survey = Wait::on(terminal, runtime.handle(), "looking at Proxmox", first_look(&pve, site.desired))?;
     // Machines that exist keep their numbers, whatever the inventory would give them now.
     let seen = survey.world(site.desired);
     let clusters = clusters::load(global.file.as_deref(), Some(site.name()), &seen);
@@ -204,7 +210,12 @@ fn leases(site: Site<'_>, global: &Global, world: &World, runtime: &Runtime) -> 
     let desired = desired_in(global.world.place(), resolved);
     let materials = Materials::default();
     let live = Live::new(&desired, pve, world.reach.clone(), None, &materials)?;
-    let unknown = runtime.block_on(live.learn_leases(&survey));
+    let unknown = Wait::on(
+        terminal,
+        runtime.handle(),
+        "asking machines for their addresses",
+        live.learn_leases(&survey),
+    );
     Ok((live.with_leases(), unknown))
 }
 

@@ -8,7 +8,6 @@ use crate::{
     exit::Exit,
     failure::Failure,
     render::{
-        document,
         findings::{self, Changes},
         findings_json, headcount,
     },
@@ -25,8 +24,8 @@ pub fn run(args: &Check, global: &Global, terminal: &Terminal) -> Result<Exit, F
                 terminal.show(&clusters.resolved().map(headcount::ok_line).collect::<String>())?;
             }
         }
-        Output::Json => terminal.data(document::json(&findings_json::report(&clusters)))?,
-        Output::Yaml => terminal.data(document::yaml(&findings_json::report(&clusters)))?,
+        Output::Json => terminal.json(&findings_json::report(&clusters))?,
+        Output::Yaml => terminal.yaml(&findings_json::report(&clusters))?,
     }
     let denied = args.deny_warnings && clusters.findings.count(Severity::Warning) > 0;
     Ok(if clusters.findings.has_errors() || denied { Exit::InvalidInput } else { Exit::Done })

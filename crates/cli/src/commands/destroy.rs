@@ -15,12 +15,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
-    render::{
-        progress::{Wait, aside},
-        remains::Stays,
-        steps,
-        steps::Steps,
-    },
+    render::{progress::Wait, remains::Stays, steps, steps::Steps},
     terminal::Terminal,
 };
 
@@ -72,7 +67,7 @@ fn act(
     if asked.json {
         let event = json!({"cluster": desired.cluster.name, "stays": stays.document()});
         // Whoever does not read it any more has seen enough.
-        let _ = terminal.data(aside("stays", event));
+        let _ = terminal.event("stays", event);
     } else {
         terminal.tell(&steps::text(shown, terminal.width()));
     }

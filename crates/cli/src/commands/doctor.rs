@@ -1,18 +1,24 @@
 //! `ichor doctor`: everything that could stand in the way.
 //!
-//! 1. What lies on this computer;
-//! 2. how the world is reached, part by part: one that is missing leaves the others;
+//! 1. The store: what it keeps counts, and the inventory is read again with that;
+//! 2. what lies on this computer, and how the world is reached, part by part: one that is missing leaves the others;
 //! 3. Proxmox, if it lets us in: the inventory is resolved among what is there, and everything looked at;
 //! 4. where images come from, whatever became of the rest.
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
 use ichor_model::{Finding, Findings, World as Seen};
 use ichor_net::Dial;
 use ichor_ops::{
     Halt, Site, System,
     converge::first_look,
-    doctor::{self, Check, Examination, Group, State, Suppliers, certificate, here, here::Here},
+    doctor::{
+        self, Check, Examination, Group, State, Suppliers, certificate,
+        here::{self, Here},
+        store::{self, Asked, Visitor},
+    },
+    halt::only,
+    keep::Keep,
     live::{Keys, Live, Reach, proxmox},
     observe::Survey,
     secrets,
@@ -27,8 +33,12 @@ use crate::{
     clusters,
     exit::Exit,
     failure::Failure,
+    keeping,
     operating_system::OperatingSystem,
-    render::doctor::{document, exit, text},
+    render::{
+        doctor::{document, exit, text},
+        progress::Wait,
+    },
     terminal::Terminal,
     world::{Parts, World, with_site_in},
 };
@@ -47,14 +57,20 @@ pub fn run(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Failure::new(Exit::Failed, "the run cannot start").because(error.to_string()))?;
+    let place = global.world.place();
+    let asked = match ask_store(global, terminal, place, &runtime)? {
+        Gate::Open(asked) => asked,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    // What the store keeps says which contract a cluster was made with.
     let mut session = match Session::open(global, terminal)? {
         Gate::Open(session) => session,
         Gate::Closed(exit) => return Ok(exit),
     };
-    let place = global.world.place();
     let examined = session.with_one(|site, sources| {
         let parts = World::parts(place, site, &runtime, terminal)?;
-        let doctor = Doctor { global, place, site, runtime: &runtime, parts: &parts };
+        let doctor =
+            Doctor { global, place, site, runtime: &runtime, parts: &parts, asked: &asked, terminal };
         let checks = doctor.examine(sources);
         let shown = text(site.name(), &checks, sources, terminal.width());
         let document = document(site.name(), &checks, sources);
@@ -71,21 +87,65 @@ pub fn run(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     }
 }
 
+/// Asks the store of the one cluster there must be.
+fn ask_store(
+    global: &Global,
+    terminal: &Terminal,
+    place: Place<'_>,
+    runtime: &Runtime,
+) -> Result<Gate<Asked>, Failure> {
+    let mut session = match Session::open(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(Gate::Closed(exit)),
+    };
+    session.with_one(|site, _| {
+        let asked = with_site_in(place, site, |site| {
+            let run = keeping::this_run("doctor")?.run;
+            let opened = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)));
+            Ok(match opened.and_then(|store| Ok((store, Keep::open(&OperatingSystem, site)?))) {
+                Ok((store, mut keep)) => {
+                    let visitor = Visitor { run: &run, is_dead: &keeping::is_dead };
+                    let asked = store::examine(&OperatingSystem, &store, &mut keep, visitor);
+                    Wait::on(terminal, runtime.handle(), keeping::ASKING, asked)
+                }
+                Err(halt) => store::unasked(&halt),
+            })
+        })?;
+        Ok((asked, Findings::new()))
+    })
+}
+
 struct Doctor<'a> {
     global: &'a Global,
     place: Place<'a>,
     site: Site<'a>,
     runtime: &'a Runtime,
     parts: &'a Parts,
+    asked: &'a Asked,
+    terminal: &'a Terminal,
 }
 
 impl Doctor<'_> {
     fn examine(&self, sources: &mut Sources) -> Vec<Check> {
-        let here = with_site_in(self.place, self.site, |site| here::examine(&OperatingSystem, site, sources));
-        let mut checks = here.checks.clone();
-        checks.extend(self.reached(&here));
+        let waiting = Wait::new(self.terminal, "reading what the inventory names");
+        let here = with_site_in(self.place, self.site, |site| {
+            here::examine(&OperatingSystem, site, self.asked, sources)
+        });
+        drop(waiting);
+        let mut checks = [self.asked.checks.clone(), here.checks.clone()].concat();
+        let reached = self.reached(&here);
+        // What machines show of the cluster's secrets takes the place of what this computer alone could say.
+        if reached.iter().any(|check| check.id == here::SECRETS) {
+            checks.retain(|check| check.id != here::SECRETS);
+        }
+        checks.extend(reached);
         checks.sort_by_key(|check| check.group);
         checks
+    }
+
+    /// Waits for what somebody far away is asked.
+    fn wait<F: Future>(&self, what: &'static str, asked: F) -> F::Output {
+        Wait::on(self.terminal, self.runtime.handle(), what, asked)
     }
 
     /// Looks at all that is reached over the network.
@@ -108,7 +168,9 @@ impl Doctor<'_> {
             let (answers, survey) = self.answers(dialer, tls.state() == State::Error).await;
             (tls, answers, survey)
         };
-        let (images, (tls, answers, survey)) = self.runtime.block_on(async { tokio::join!(images, proxmox) });
+        let both = async { tokio::join!(images, proxmox) };
+        let (images, (tls, answers, survey)) =
+            self.wait("asking Proxmox, the Image Factory and registries", both);
         let mut checks = vec![tls, answers];
         match survey {
             Some((reach, survey)) => checks.extend(self.inside(here, reach, &survey)),
@@ -198,14 +260,14 @@ impl Doctor<'_> {
         let bundle = here.secrets.as_ref().map(|found| &found.bundle);
         let keys = bundle.map(|bundle| Keys::new(system, bundle)).transpose()?;
         let live = Live::new(site.desired, pve, reach, keys.zip(bundle), &here.materials)?;
-        let examined =
-            self.runtime.block_on(Examination::new(&live, survey, self.site.desired, system.now()));
+        let looked = Examination::new(&live, survey, self.site.desired, system.now());
+        let examined = self.wait("looking at Proxmox and the network", looked);
         let mut checks = examined.checks(placed);
-        if bundle.is_none()
+        if here.has_none
             && let Ok(store) = Store::of(site)
-            && let Some(lost) = secrets::lost(&store, examined.observed())
+            && let Some(lost) = secrets::lost(&OperatingSystem, &store, examined.observed())
         {
-            checks.push(Check::new("lost-secrets", Group::Machines, "").with([lost]));
+            checks.push(here::lost(lost));
         }
         Ok(checks)
     }

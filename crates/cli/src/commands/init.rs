@@ -6,8 +6,10 @@
 //! 4. the inventory is resolved in what was seen, as every verb would, and written.
 
 mod answers;
+mod fit;
 
 use std::{
+    future::Future,
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,9 +18,9 @@ use std::{
 use ichor_model::{ClusterName, Desired, Findings, World};
 use ichor_net::{Dial, Endpoint, Fingerprint, Trust};
 use ichor_ops::{
-    Halt,
-    converge::first_look,
-    init::{self, Answers, Surroundings, TokenAt},
+    Halt, Keeping, Origin, Site,
+    account::tokens,
+    init::{self, Answers, Surroundings, Thrift, TokenAt},
     live::{Pve, Reach, proxmox},
     place::quoted,
     system::System,
@@ -36,13 +38,18 @@ use crate::{
     failure::Failure,
     operating_system::OperatingSystem,
     questions::{NoAnswer, Questions},
-    render::findings::{self, Changes},
+    render::{
+        findings::{self, Changes},
+        progress::Wait,
+    },
     terminal::Terminal,
     world::{jump, real},
 };
 
 /// The file's name if no other is given.
 const USUAL_FILE: &str = "ichor.yaml";
+/// What is waited for when Proxmox takes its time.
+const LOOKING: &str = "looking at Proxmox";
 
 /// Writes a first inventory.
 pub fn run(args: &Init, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -115,27 +122,42 @@ struct Door {
     fingerprint: Option<Fingerprint>,
     pve: Pve,
     dialer: Arc<dyn Dial>,
+    token: Given,
+}
+
+/// The token, and where it came from.
+struct Given {
+    token: Token,
+    /// Where the inventory says that it is.
+    at: TokenAt,
+    /// What was typed, if it is to be kept.
+    keeps: Option<Secret>,
 }
 
 impl Wizard<'_> {
     fn run(&self, file: &Path) -> Result<Exit, Stop> {
         self.questions.say("A first inventory, in a dozen questions. Enter takes what stands in brackets; nothing is changed on Proxmox.\n");
         let door = self.door()?;
-        let there = self.runtime.block_on(init::look(&door.pve))?;
+        let there = self.wait(LOOKING, init::look(&door.pve))?;
         self.tell_of(&door, &there);
         let answers = self.answers(&door, &there)?;
-        let text = answers.inventory();
-        self.check(&door, &text, file)?;
+        let text = self.fit(&door, &answers, file)?;
         if self.questions.asks() {
             self.terminal.show(&format!("\n{text}\n")).map_err(Failure::from)?;
             if !self.questions.confirm(&format!("Write it to `{}`", file.display()), true)? {
                 return Err(NoAnswer::Gone.into());
             }
         }
+        self.keep_token(&door, &text, file)?;
         whole::create(&OperatingSystem, file, text.as_bytes())
             .map_err(|error| Halt::unwritable(file, &error))?;
-        self.tell_next(file);
+        self.tell_next(&door, file);
         Ok(Exit::Done)
+    }
+
+    /// Waits for what somebody far away is asked.
+    fn wait<F: Future>(&self, what: &'static str, asked: F) -> F::Output {
+        Wait::on(self.terminal, self.runtime.handle(), what, asked)
     }
 
     /// Asks who and where Proxmox is, and opens the way to it.
@@ -160,12 +182,16 @@ impl Wizard<'_> {
         let way = provisional(&name, &endpoint, &args.jump)?;
         let dialer = jump::open(&way, self.runtime, self.terminal)?;
         let fingerprint = self.fingerprint(&at, &dialer)?;
-        let token = self.token()?;
+        let token = self.token(&name)?;
         let proxmox_trust = fingerprint.map_or(Trust::System, Trust::Pin);
-        let reach =
-            Reach { dialer: Arc::clone(&dialer), proxmox: proxmox_trust, factory: Trust::System, token };
+        let reach = Reach {
+            dialer: Arc::clone(&dialer),
+            proxmox: proxmox_trust,
+            factory: Trust::System,
+            token: token.token.clone(),
+        };
         let pve = proxmox(&endpoint, &reach)?;
-        Ok(Door { name, endpoint, fingerprint, pve, dialer })
+        Ok(Door { name, endpoint, fingerprint, pve, dialer, token })
     }
 
     /// Returns the fingerprint of a certificate that no authority vouches for, once somebody has said that it is right.
@@ -173,7 +199,7 @@ impl Wizard<'_> {
         if self.args.fingerprint.is_some() || !at.tls {
             return Ok(self.args.fingerprint);
         }
-        let Some(shown) = real::meet(at, dialer, self.runtime)? else { return Ok(None) };
+        let Some(shown) = real::meet(at, dialer, self.runtime, self.terminal)? else { return Ok(None) };
         if !self.questions.asks() {
             return Err(Failure::new(Exit::Preflight, format!("nobody vouches for Proxmox at {at}"))
                 .because(format!("it shows a certificate with the SHA-256 {shown}"))
@@ -191,22 +217,63 @@ impl Wizard<'_> {
         Err(NoAnswer::Gone.into())
     }
 
-    fn token(&self) -> Result<Token, Stop> {
+    /// Reads the token from the environment, or asks for it. One that was typed may be kept, encrypted.
+    fn token(&self, cluster: &ClusterName) -> Result<Given, Stop> {
         let name = &self.args.token_env;
         let none = || {
             Failure::new(Exit::InvalidInput, format!("there is no API token in `{name}`"))
                 .hint(format!("make one under Datacenter > Permissions > API Tokens, and\n    export {name}='user@realm!name=secret'"))
         };
-        let typed = match OperatingSystem.variable(name) {
-            Ok(Some(token)) if !token.expose().is_empty() => Secret::new(token.expose()),
+        let (text, typed) = match OperatingSystem.variable(name) {
+            Ok(Some(token)) if !token.expose().is_empty() => (Secret::new(token.expose()), false),
             _ if self.questions.asks() => {
-                self.terminal.tell(&format!("\n`{name}` is not set. The token is used now, and not kept."));
+                self.terminal.tell(&format!("\n`{name}` is not set."));
                 let typed = self.terminal.ask_secretly("API token (user@realm!name=secret): ");
-                Secret::new(typed.ok_or(NoAnswer::Gone)?.trim())
+                (Secret::new(typed.ok_or(NoAnswer::Gone)?.trim()), true)
             }
             _ => return Err(none().into()),
         };
-        Token::parse(&typed).map_err(|error| none().because(error.to_string()).into())
+        let token = Token::parse(&text).map_err(|error| none().because(error.to_string()))?;
+        let question = format!("Keep it, encrypted, in `{}` beside the inventory", tokens::FILE);
+        if typed && self.questions.confirm(&question, true)? {
+            let at = TokenAt::Sealed(format!("{}#{cluster}.{}", tokens::FILE, tokens::OWN));
+            return Ok(Given { token, at, keeps: Some(text) });
+        }
+        Ok(Given { token, at: TokenAt::Variable(name.clone()), keeps: None })
+    }
+
+    /// Keeps the token that was typed where the inventory will look for it, before there is an inventory.
+    fn keep_token(&self, door: &Door, text: &str, file: &Path) -> Result<(), Stop> {
+        let Some(token) = &door.token.keeps else { return Ok(()) };
+        let (Some(desired), _) = resolve(text, file, &World::default(), &mut Sources::default()) else {
+            return Ok(());
+        };
+        let directory = file.parent().unwrap_or(Path::new(""));
+        let site = Site {
+            desired: &desired,
+            directory,
+            files: &[],
+            contract: Origin::Assumed,
+            keeping: Keeping::Encrypted,
+        };
+        let place = tokens::Place::of(site, tokens::OWN, None)?;
+        if let Some(kept) = place.read(&OperatingSystem, site)?
+            && kept.expose() != token.expose()
+        {
+            return Err(Failure::new(
+                Exit::Refused,
+                format!("another token is kept as `{}` of `{}`", place.key, place.name),
+            )
+            .because("Proxmox tells the secret of a token once, so it is not written over")
+            .hint(format!(
+                "move the file away, or set `{}` and run the same command again",
+                self.args.token_env
+            ))
+            .into());
+        }
+        let notes = place.prepare(&OperatingSystem, site)?;
+        findings::tell(&Sources::default(), &notes, Changes::None, self.terminal);
+        Ok(place.write(&OperatingSystem, site, token.expose())?)
     }
 
     fn tell_of(&self, door: &Door, there: &Surroundings) {
@@ -220,32 +287,12 @@ impl Wizard<'_> {
         ));
     }
 
-    /// Resolves the inventory as every verb would, in what is there.
-    fn check(&self, door: &Door, text: &str, file: &Path) -> Result<(), Stop> {
-        let mut sources = Sources::default();
-        let offline = resolve(text, file, &World::default(), &mut sources);
-        let desired = offline.0.ok_or_else(|| offline.1.clone());
-        let found = match desired {
-            Ok(desired) => {
-                let survey = self.runtime.block_on(first_look(&door.pve, &desired))?;
-                sources = Sources::default();
-                resolve(text, file, &survey.world(&desired), &mut sources).1
-            }
-            Err(found) => found,
-        };
-        findings::tell(&sources, &found, Changes::None, self.terminal);
-        if found.has_errors() {
-            self.terminal.tell("Nothing was written: run `ichor init` again with other answers.");
-            return Err(Stop::Halt(Halt::invalid(Findings::new())));
-        }
-        Ok(())
-    }
-
-    fn tell_next(&self, file: &Path) {
+    fn tell_next(&self, door: &Door, file: &Path) {
         let option =
             if file == Path::new(USUAL_FILE) { String::new() } else { format!(" -f {}", quoted(file)) };
         let token = match OperatingSystem.variable(&self.args.token_env) {
             Ok(Some(_)) => String::new(),
+            _ if door.token.keeps.is_some() => String::new(),
             _ => format!("  export {}='user@realm!name=secret'\n", self.args.token_env),
         };
         let verb = |words: &str, what: &str| format!("  {:<24}{what}\n", format!("ichor{option} {words}"));
@@ -314,6 +361,7 @@ fn provisional(name: &ClusterName, endpoint: &str, jump: &[String]) -> Result<De
         talos,
         kubernetes,
         factory: None,
+        thrift: Thrift::NONE,
     };
     let (desired, found) =
         resolve(&answers.inventory(), Path::new(USUAL_FILE), &World::default(), &mut Sources::default());

@@ -274,7 +274,7 @@ impl Scene<'_> {
         let bundle = found.as_ref().map(|found| &found.bundle);
         let live = self.live(keys.zip(bundle), materials.as_ref())?;
         let observed = self.observe(&live);
-        if let Some(lost) = secrets::lost(&store, &observed).filter(|_| bundle.is_none()) {
+        if let Some(lost) = secrets::lost(&OperatingSystem, &store, &observed).filter(|_| bundle.is_none()) {
             match self.intent {
                 Intent::Make => return Err(Halt::preflight(only(lost))),
                 Intent::Look | Intent::Plan => findings.extend(as_warnings(&only(lost))),

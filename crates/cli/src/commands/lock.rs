@@ -12,9 +12,12 @@ use crate::{
     args::{Global, LockVerb},
     exit::Exit,
     failure::Failure,
-    keeping,
+    keeping::{self, ASKING},
     operating_system::OperatingSystem,
-    render::keeping::{self as render, Seat},
+    render::{
+        keeping::{self as render, Seat},
+        progress::Wait,
+    },
     terminal::Terminal,
     world::with_site_in,
 };
@@ -26,7 +29,8 @@ pub fn run(verb: &LockVerb, global: &Global, terminal: &Terminal) -> Result<Exit
         asked.check_or("ichor lock show", terminal)?;
         return act(global, terminal, |keep| take_away(keep, &asked, terminal), render::broken_text);
     }
-    act(global, terminal, |keep| keeping::runtime()?.block_on(keep.holder()), render::holder_text)
+    let look = |keep: &Keep<'_>| Wait::on(terminal, keeping::runtime()?.handle(), ASKING, keep.holder());
+    act(global, terminal, look, render::holder_text)
 }
 
 fn act(
@@ -62,12 +66,13 @@ fn seat(holder: &Holder) -> Seat<'_> {
 fn take_away(keep: &Keep<'_>, asked: &Asked, terminal: &Terminal) -> Result<Option<Holder>, Halt> {
     let runtime = keeping::runtime()?;
     // What cannot be read can be broken.
-    if let Ok(Some(holder)) = runtime.block_on(keep.holder()) {
+    if let Ok(Some(holder)) = Wait::on(terminal, runtime.handle(), ASKING, keep.holder()) {
         terminal.tell(render::holder_text(Some(seat(&holder))).trim_end());
     }
     if !asked.confirmed("If that run is alive, two will be at work at once.", "break") {
         return Err(Halt::refused(only(not_confirmed("the lock is as it was"))));
     }
+    let _waiting = Wait::new(terminal, ASKING);
     let holder = runtime.block_on(keep.break_lock())?;
     if let Some(holder) = &holder {
         let breaker = keeping::this_run("lock break")?;

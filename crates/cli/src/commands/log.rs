@@ -12,9 +12,9 @@ use crate::{
     args::{Global, LogVerb},
     exit::Exit,
     failure::Failure,
-    keeping::{self, Ask},
+    keeping::{self, ASKING, Ask},
     operating_system::OperatingSystem,
-    render::keeping as render,
+    render::{keeping as render, progress::Wait},
     terminal::Terminal,
     world::with_site_in,
 };
@@ -32,7 +32,7 @@ pub fn run(verb: &LogVerb, global: &Global, terminal: &Terminal) -> Result<Exit,
     };
     let verify = matches!(verb, LogVerb::Verify);
     let trail = session.with_one(|site, _| {
-        let (trail, broken) = with_site_in(global.world.place(), site, read)?;
+        let (trail, broken) = with_site_in(global.world.place(), site, |site| read(site, terminal))?;
         match broken {
             Some(finding) if verify => Err(Halt::refused(only(finding))),
             // Looking is not refused: it is how the place is found.
@@ -62,7 +62,7 @@ fn accept(asked: &Asked, global: &Global, terminal: &Terminal) -> Result<Exit, F
     };
     let accepted = session.with_one(|site, _| {
         let accepted = with_site_in(global.world.place(), site, |site| {
-            if let Some(broken) = read(site)?.0.broken {
+            if let Some(broken) = read(site, terminal)?.0.broken {
                 terminal.tell(&broken.why);
             }
             if !asked.confirmed("What is missing will stay so.", "accept") {
@@ -82,9 +82,9 @@ fn accept(asked: &Asked, global: &Global, terminal: &Terminal) -> Result<Exit, F
 }
 
 /// Reads the trail, and says where it is broken.
-fn read(site: Site<'_>) -> Result<(Trail, Option<Finding>), Halt> {
+fn read(site: Site<'_>, terminal: &Terminal) -> Result<(Trail, Option<Finding>), Halt> {
     let mut keep = Keep::open(&OperatingSystem, site)?;
-    let trail = keeping::runtime()?.block_on(keep.trail())?;
+    let trail = Wait::on(terminal, keeping::runtime()?.handle(), ASKING, keep.trail())?;
     let broken = trail.broken.as_ref().map(|broken| {
         keep.broken(broken)
             .remedy("ask who has access to the store, and compare it with a version or a backup of it")

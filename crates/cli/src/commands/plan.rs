@@ -24,7 +24,6 @@ use crate::{
     files,
     operating_system::OperatingSystem,
     render::{
-        document,
         findings::{self, Changes},
         findings_json,
         graph::{self, GraphHost},
@@ -105,8 +104,8 @@ fn report(
 ) -> Result<(), Failure> {
     match (drawing, output) {
         (Some(_), _) | (None, Output::Table) => {}
-        (None, Output::Json) => terminal.data(document::json(&findings_json::report(clusters)))?,
-        (None, Output::Yaml) => terminal.data(document::yaml(&findings_json::report(clusters)))?,
+        (None, Output::Json) => terminal.json(&findings_json::report(clusters))?,
+        (None, Output::Yaml) => terminal.yaml(&findings_json::report(clusters))?,
     }
     Ok(())
 }
@@ -165,8 +164,8 @@ fn show(
         (Some(Graph::Mermaid), _) => terminal.data(draw(answers, graph::mermaid))?,
         (Some(Graph::Svg), _) => terminal.data(draw(answers, graph::svg))?,
         (None, Output::Table) => terminal.show(&plan::text(answers, terminal.width()))?,
-        (None, Output::Json) => terminal.data(document::json(&whole(answers)))?,
-        (None, Output::Yaml) => terminal.data(document::yaml(&whole(answers)))?,
+        (None, Output::Json) => terminal.json(&whole(answers))?,
+        (None, Output::Yaml) => terminal.yaml(&whole(answers))?,
     }
     Ok(())
 }

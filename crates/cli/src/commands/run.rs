@@ -158,6 +158,7 @@ pub fn carry_out(
     let ended = match ended {
         Ok(ended) => ended,
         Err(halt) => {
+            drop(progress);
             leave(stage, plan, None, "failed")?;
             return Err(halt);
         }

@@ -19,7 +19,6 @@ use crate::{
         findings::{self, Changes},
         findings_json,
         given::{self, Given},
-        progress::aside,
         text,
     },
     terminal::Terminal,
@@ -58,7 +57,7 @@ impl<'a> Session<'a> {
         }
         let place = global.world.place();
         let fetched = session.with_all(|site, _| {
-            with_site_in(place, site, keeping::refresh)?;
+            with_site_in(place, site, |site| keeping::refresh(site, terminal))?;
             Ok(((), Findings::new()))
         })?;
         match fetched {
@@ -210,12 +209,12 @@ impl<'a> Session<'a> {
             let mut value = value();
             value["exit_code"] = exit.code().into();
             value["exit"] = exit.meaning().into();
-            return self.terminal.data(aside("result", value));
+            return self.terminal.event("result", value);
         }
         match self.output {
             Output::Table => text().map_or(Ok(()), |text| self.terminal.show(&text)),
-            Output::Json => self.terminal.data(document::json(&value())),
-            Output::Yaml => self.terminal.data(document::yaml(&value())),
+            Output::Json => self.terminal.json(&value()),
+            Output::Yaml => self.terminal.yaml(&value()),
         }
     }
 

@@ -6,12 +6,16 @@
 //! 4. it is done; the secret of a new token is kept before anything else happens;
 //! 5. Proxmox is looked at again: nothing left to do means done.
 
-use std::io::{self, IsTerminal};
+use std::{
+    future::Future,
+    io::{self, IsTerminal},
+    path::Path,
+};
 
 use ichor_model::{Code, Finding, Findings, observed::Release};
 use ichor_ops::{
     Halt, Keeping, Site, System,
-    account::{self, Change, Found, Wanted, tokens},
+    account::{self, Change, Entry, Found, Wanted, tokens},
     halt::only,
     live::{self, Pve},
 };
@@ -19,7 +23,7 @@ use ichor_plan::privileges::Account;
 use ichor_port::Secret;
 use ichor_pve::{Error, Kind, Token, api};
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use super::{
     run::{Asked, not_confirmed},
@@ -30,13 +34,15 @@ use crate::{
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
-    render::text,
+    render::{progress::Wait, text},
     terminal::Terminal,
     world::{Door, LabRun, World, with_site_in},
 };
 
 /// Longest password that is read from a file.
 const MAX_PASSWORD: usize = 4096;
+/// What is waited for when Proxmox takes its time over a login.
+const LOGGING_IN: &str = "logging in at Proxmox";
 
 /// Makes an account.
 pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -56,7 +62,7 @@ pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
         let done = with_site_in(place, site, |site| {
             let endpoint = &site.desired.proxmox.endpoint;
             let lobby = live::lobby(endpoint, trust.clone(), &dialer)?;
-            let pve = runtime.block_on(account::log_in(lobby, &args.admin, &password))?;
+            let pve = enter(lobby, &password, args, runtime.handle(), terminal)?;
             let lobby = live::lobby(endpoint, trust, &dialer)?;
             let (pve, runtime, asked) = (&pve, &runtime, &asked);
             let setup = Setup { args, site, pve, runtime, asked, terminal };
@@ -73,6 +79,35 @@ pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
     }
 }
 
+/// Logs in, with a code besides where Proxmox wants one.
+fn enter(
+    lobby: Pve,
+    password: &Secret,
+    args: &Args,
+    runtime: &Handle,
+    terminal: &Terminal,
+) -> Result<Pve, Halt> {
+    let user = &args.admin;
+    let (pve, challenge) =
+        match Wait::on(terminal, runtime, LOGGING_IN, account::log_in(lobby, user, password))? {
+            Entry::Open(pve) => return Ok(*pve),
+            Entry::Half(pve, challenge) => (*pve, challenge),
+        };
+    let code = match &args.totp_file {
+        Some(path) => given(path).map_err(|why| {
+            let finding = account::no_code(user);
+            Halt::invalid(only(Finding { notes: vec![why], ..finding }))
+        })?,
+        None => {
+            let typed = terminal.ask_secretly(&format!("Code of {user} (TOTP): "));
+            let typed = typed.filter(|typed| !typed.trim().is_empty());
+            let typed = typed.ok_or_else(|| Halt::preflight(only(account::no_code(user))))?;
+            Secret::new(typed.trim())
+        }
+    };
+    Wait::on(terminal, runtime, LOGGING_IN, account::go_on(pve, user, &challenge, &code))
+}
+
 /// Reads the password from a file or standard input, or asks for it.
 fn password(args: &Args, global: &Global, terminal: &Terminal) -> Result<Secret, Failure> {
     let wrong = |why: &str| {
@@ -80,6 +115,14 @@ fn password(args: &Args, global: &Global, terminal: &Terminal) -> Result<Secret,
             .because(why)
             .hint("write it to a file that only you can read, and name that:\n    ichor pve setup --password-file FILE")
     };
+    if args.totp_file.is_some() && args.totp_file == args.password_file {
+        return Err(Failure::new(
+            Exit::InvalidInput,
+            "both the password and the code are to come from one place",
+        )
+        .hint("name another file for one of them"));
+    }
+    super::session::one_reader_of_stdin(global, args.totp_file.as_deref())?;
     let Some(path) = &args.password_file else {
         let question = format!("Password of {} on Proxmox: ", args.admin);
         let typed = terminal.ask_secretly(&question).filter(|typed| !typed.is_empty());
@@ -88,17 +131,20 @@ fn password(args: &Args, global: &Global, terminal: &Terminal) -> Result<Secret,
         });
     };
     super::session::one_reader_of_stdin(global, Some(path))?;
+    given(path).map_err(|why| wrong(&why))
+}
+
+/// Reads a secret from a file or standard input, without the end of its line.
+fn given(path: &Path) -> Result<Secret, String> {
     let read = if path.as_os_str() == "-" {
-        OperatingSystem.read_stdin(MAX_PASSWORD).map_err(|why| wrong(&why.to_string()))?
+        OperatingSystem.read_stdin(MAX_PASSWORD).map_err(|why| why.to_string())?
     } else {
-        let contents =
-            OperatingSystem.read_given(path, MAX_PASSWORD).map_err(|why| wrong(&why.to_string()))?;
-        contents.bytes
+        OperatingSystem.read_given(path, MAX_PASSWORD).map_err(|why| why.to_string())?.bytes
     };
-    let text = std::str::from_utf8(&read).map_err(|_| wrong("it is not UTF-8 text"))?;
+    let text = std::str::from_utf8(&read).map_err(|_| "it is not UTF-8 text".to_owned())?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     let text = text.strip_suffix('\r').unwrap_or(text);
-    if text.is_empty() { Err(wrong("it is empty")) } else { Ok(Secret::new(text)) }
+    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(Secret::new(text)) }
 }
 
 struct Setup<'a> {
@@ -127,9 +173,7 @@ impl Setup<'_> {
     fn run(&self, lobby: Pve, mut findings: Findings) -> Result<(Ended, Findings), Halt> {
         let wanted = self.wanted()?;
         let place = tokens::Place::of(self.site, self.word(), self.args.into.as_deref())?;
-        let kept = place.read(&OperatingSystem, self.site)?;
-        let known = kept.map(|kept| Token::parse(&Secret::new(kept.expose())));
-        let known = known.and_then(Result::ok).filter(|token| token.id() == wanted.id());
+        let known = self.known(&wanted, &place)?;
         let has_secret = known.map_or(Ok(false), |token| self.works(&lobby.with_token(token)))?;
         let found = self.look(&wanted)?;
         if let Some(finding) = wanted.narrowed(&found) {
@@ -175,9 +219,28 @@ impl Setup<'_> {
         Ok((ended, findings))
     }
 
+    /// Waits for what Proxmox is asked.
+    fn ask<F: Future>(&self, asked: F) -> F::Output {
+        Wait::on(self.terminal, self.runtime.handle(), "waiting for Proxmox", asked)
+    }
+
+    /// Returns the token if its secret is kept. That of another one is not written over without a word.
+    fn known(&self, wanted: &Wanted, place: &tokens::Place) -> Result<Option<Token>, Halt> {
+        let Some(kept) = place.read(&OperatingSystem, self.site)? else { return Ok(None) };
+        let token = Token::parse(&Secret::new(kept.expose())).ok();
+        let id = token.as_ref().map(Token::id);
+        if id == Some(&wanted.id()) {
+            return Ok(token);
+        }
+        if self.args.replace_token {
+            return Ok(None);
+        }
+        Err(Halt::refused(only(account::another_kept(wanted, id, place))))
+    }
+
     fn wanted(&self) -> Result<Wanted, Halt> {
         let desired = self.site.desired;
-        let release = self.runtime.block_on(self.pve.send(&api::version()));
+        let release = self.ask(self.pve.send(&api::version()));
         let release = release.map_err(|error| failed("say which release it is", &error))?;
         let release = self::release(&release.release);
         let account = match self.args.purpose {
@@ -201,7 +264,7 @@ impl Setup<'_> {
 
     const fn word(&self) -> &'static str {
         match self.args.purpose {
-            Purpose::Ichor => "proxmox",
+            Purpose::Ichor => tokens::OWN,
             Purpose::Ccm => "ccm",
             Purpose::Csi => "csi",
         }
@@ -209,7 +272,7 @@ impl Setup<'_> {
 
     /// Tries a token.
     fn works(&self, pve: &Pve) -> Result<bool, Halt> {
-        match self.runtime.block_on(pve.send(&api::version())) {
+        match self.ask(pve.send(&api::version())) {
             Ok(_) => Ok(true),
             Err(error) if error.refusal() == Some(Kind::Unauthenticated) => Ok(false),
             Err(error) => Err(failed("try the token", &error)),
@@ -217,7 +280,7 @@ impl Setup<'_> {
     }
 
     fn look(&self, wanted: &Wanted) -> Result<Found, Halt> {
-        let found = self.runtime.block_on(Found::look(self.pve, wanted));
+        let found = self.ask(Found::look(self.pve, wanted));
         found.map_err(|error| failed("show users, roles and rights", &error))
     }
 
@@ -225,14 +288,14 @@ impl Setup<'_> {
     fn make(&self, wanted: &Wanted, ended: &Ended) -> Result<Option<Secret>, Halt> {
         let mut made = None;
         for change in &ended.changes {
-            let new = self.runtime.block_on(change.make(self.pve, wanted));
+            let new = self.ask(change.make(self.pve, wanted));
             let new = new.map_err(|error| failed(&change.to_string(), &error))?;
             let Some(new) = new else { continue };
             let secret = new.secret();
             if let Err(halt) = ended.place.write(&OperatingSystem, self.site, secret.expose()) {
                 // Nobody will ever know its secret; what may do nothing may as well go.
                 let gone = api::delete_token(&wanted.user, &wanted.token);
-                let _ = self.runtime.block_on(self.pve.send(&gone));
+                let _ = self.ask(self.pve.send(&gone));
                 return Err(halt);
             }
             made = Some(secret);

@@ -57,9 +57,10 @@ impl Progress {
     pub fn new(form: Form, plan: &ClusterPlan, terminal: &Terminal) -> Self {
         let clock = Clock::real();
         match (form, terminal.screen()) {
-            (Form::Json, _) => {
-                Self::of(JsonLines::new(plan, clock, terminal.data_pipe()), LONGEST_SILENCE / 5)
-            }
+            (Form::Json, _) => Self::of(
+                JsonLines::new(plan, clock, terminal.data_pipe(), terminal.options()),
+                LONGEST_SILENCE / 5,
+            ),
             (Form::People, Some(screen)) => Self::of(Bars::new(plan, clock, screen), bars::REDRAW),
             (Form::People, None) => {
                 Self::of(Lines::new(plan, clock, terminal.talk_pipe()), LONGEST_SILENCE / 5)

@@ -25,7 +25,7 @@ use ichor_ssh::{Asked, Entry, HostKey, NoRoute, NotConnected, Refused, Route, Tu
 use tokio::runtime::Runtime;
 
 use self::local::ThisComputer;
-use crate::terminal::Terminal;
+use crate::{render::progress::Wait, terminal::Terminal};
 
 /// How often somebody may mistype a passphrase, and how many keys of one host are asked for.
 const MAX_TRIES: usize = 3;
@@ -110,7 +110,7 @@ impl Login<'_> {
     fn run(&self, through: Arc<dyn Dial>, runtime: &Runtime) -> Result<Tunnel, Halt> {
         let tunnel = Tunnel::new(self.route.clone(), through);
         for _ in 0..MAX_QUESTIONS {
-            match runtime.block_on(tunnel.connect()) {
+            match Wait::on(self.terminal, runtime.handle(), "logging in at the jump host", tunnel.connect()) {
                 Ok(()) => return Ok(tunnel),
                 Err(why) if self.changed(&tunnel, &why) => {}
                 Err(why) => return Err(Halt::preflight(only(self.barred(&why)))),

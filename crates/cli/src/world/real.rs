@@ -18,7 +18,7 @@ use ichor_pve::Token;
 use tokio::{runtime::Runtime, time::timeout};
 
 use super::{Door, Parts, Vouched, World, jump};
-use crate::terminal::Terminal;
+use crate::{render::progress::Wait, terminal::Terminal};
 
 /// Largest file with a CA certificate.
 const MAX_CA: usize = 1024 * 1024;
@@ -145,7 +145,7 @@ fn first_use(
         return Ok(Trust::Pin(known));
     }
     let Ok(endpoint) = site.desired.proxmox.endpoint.parse::<Endpoint>() else { return Ok(Trust::System) };
-    let Some(fingerprint) = meet(&endpoint, dialer, runtime)? else { return Ok(Trust::System) };
+    let Some(fingerprint) = meet(&endpoint, dialer, runtime, terminal)? else { return Ok(Trust::System) };
     if !io::stdin().is_terminal() {
         return Err(Halt::preflight(only(not_known(&endpoint, fingerprint))));
     }
@@ -169,7 +169,9 @@ pub fn meet(
     endpoint: &Endpoint,
     dialer: &Arc<dyn Dial>,
     runtime: &Runtime,
+    terminal: &Terminal,
 ) -> Result<Option<Fingerprint>, Halt> {
+    let _waiting = Wait::new(terminal, "waiting for Proxmox to show who it is");
     let met = runtime.block_on(async { timeout(SHOWN_WITHIN, unknown(endpoint, &**dialer)).await });
     met.map_err(|_| Halt::preflight(only(silent(endpoint))))
 }

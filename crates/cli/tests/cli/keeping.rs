@@ -36,8 +36,22 @@ fn no_secrets_are_made_while_machines_of_the_cluster_know_others() {
     let up = lab.run(&["--lab", "up", "--yes"]);
     stops(&up, 4, &["ICH-2135", "VM 2000 (`cp-1`)", "VM 2002 (`cp-3`)", "ichor --lab secrets import FILE"]);
     assert!(!lab.path(SECRETS).exists(), "others were made");
+    assert!(!up.stderr.contains("destroy"), "{}", up.stderr);
     let plan = lab.run(&["--lab", "plan"]);
     assert!(plan.stderr.contains("ICH-2135"), "{}", plan.stderr);
+    let examined = lab.run(&["--lab", "doctor"]);
+    assert_eq!(examined.code, 4, "{}", examined.stdout);
+    let told = &examined.stdout;
+    assert!(told.contains("error    secrets") && told.contains("ICH-2135"), "{told}");
+    assert!(
+        told.contains("ichor --lab secrets import FILE") && !told.contains("`ichor up` makes them"),
+        "{told}"
+    );
+    // Programs are told the same.
+    let told = lab.run(&["--lab", "-f", "ichor.yaml", "doctor", "-o", "json"]).stdout;
+    assert!(told.contains("ichor --lab -f ichor.yaml secrets import FILE"), "{told}");
+    let told = lab.run(&["--lab", "--cluster", "a", "plan", "-o", "json"]).stdout;
+    assert!(told.contains("ichor --lab --cluster a secrets import FILE"), "{told}");
     // As the remedy says, and in the lab.
     let imported = lab.run(&["--lab", "secrets", "import", "kept.yaml"]);
     assert_eq!(imported.code, 0, "{}", imported.stderr);
@@ -45,6 +59,30 @@ fn no_secrets_are_made_while_machines_of_the_cluster_know_others() {
     assert!(!lab.path(".ichor/a").exists(), "the store of the real cluster was written to");
     let up = lab.run(&["--lab", "up", "--yes"]);
     assert_eq!(up.code, 0, "{}", up.stderr);
+}
+
+/// The way out of `docs/guides/teams.md`, from one store into another.
+#[test]
+fn a_cluster_whose_inventory_names_another_store_is_told_where_its_secrets_are() {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
+    let run = |words: &[&str]| lab.run(&[&["--lab", "--lab-state", "lab.json"], words].concat());
+    assert_eq!(run(&["up", "--yes"]).code, 0);
+    // It was made with a contract that the inventory does not say any more.
+    let recorded = fs::read_to_string(lab.path(".ichor/lab/a/cluster.json")).expect("a record");
+    let older = recorded.replace("1.13", "1.12");
+    assert_ne!(recorded, older);
+    fs::write(lab.path(".ichor/lab/a/cluster.json"), &older).expect("a record");
+    lab.write("ichor.yaml", format!("{}store: {{path: team}}\n", whole("a")));
+    let import = ["secrets", "import", ".ichor/lab/a/secrets.yaml"];
+    let command = format!("ichor --lab --lab-state lab.json {}", import.join(" "));
+    stops(&run(&["up", "--yes"]), 4, &["ICH-2135", &command]);
+    let examined = run(&["doctor"]);
+    assert!(examined.code == 4 && examined.stdout.contains(&command), "{}", examined.stdout);
+    assert_eq!(run(&import).code, 0);
+    assert_eq!(fs::read_to_string(lab.path("team/lab/a/cluster.json")).expect("a record"), older);
+    fs::remove_dir_all(lab.path(".ichor")).expect("the old store");
+    let up = run(&["up", "--yes"]);
+    assert!(up.code == 0 && up.stderr.contains("nothing to do"), "{}", up.stderr);
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod sealed;
 mod secrets;
 mod setup;
 #[cfg(unix)]
+mod silence;
+#[cfg(unix)]
 mod teams;
 mod verbs;
 

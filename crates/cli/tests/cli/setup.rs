@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use super::{Lab, Outcome, whole};
 
 const PASSWORD: &str = "ichor-lab";
@@ -55,6 +57,56 @@ fn a_lost_secret_is_replaced_with_consent_alone() {
     assert_eq!(shown.code, 0, "{}", shown.stderr);
     assert_ne!(secret(&lab), first);
     assert_eq!(shown.stdout, format!("ichor-demo@pve!demo={}\n", secret(&lab)));
+}
+
+#[test]
+fn the_secret_of_another_token_is_not_written_over_without_a_word() {
+    let lab = lab();
+    assert_eq!(setup(&lab, &["--yes"]).code, 0);
+    let kept = || fs::read(lab.path(".ichor/lab/demo/tokens.yaml")).expect("tokens");
+    let (before, world) = (kept(), fs::read(lab.path(".ichor/lab/demo/lab.json")).expect("a lab"));
+    let refused = setup(&lab, &["--yes", "--user", "other@pve"]);
+    assert_eq!(refused.code, 7, "{}", refused.stderr);
+    for word in [
+        "ICH-3149",
+        "token `ichor-demo@pve!demo` is kept",
+        "ichor --lab pve setup --user ichor-demo@pve --token demo",
+        "ichor --lab pve setup --replace-token",
+    ] {
+        assert!(refused.stderr.contains(word), "{word}: {}", refused.stderr);
+    }
+    assert!(!refused.stderr.contains(&secret(&lab)), "{}", refused.stderr);
+    assert_eq!(kept(), before);
+    let users = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("other@pve");
+    assert!(!users(&world) && !users(&fs::read(lab.path(".ichor/lab/demo/lab.json")).expect("a lab")));
+    let asked = setup(&lab, &["--yes", "--user", "other@pve", "--replace-token"]);
+    assert_eq!(asked.code, 0, "{}", asked.stderr);
+    assert!(String::from_utf8_lossy(&kept()).contains("other@pve!demo="));
+    assert_eq!(setup(&lab, &["--yes", "--user", "other@pve"]).code, 0, "the one that is kept now");
+}
+
+#[test]
+fn a_second_factor_is_read_from_a_file_where_nobody_can_be_asked() {
+    let lab = lab();
+    assert_eq!(setup(&lab, &["--dry-run"]).code, 2);
+    let path = lab.path(".ichor/lab/demo/lab.json");
+    let mut world: Value = serde_json::from_slice(&fs::read(&path).expect("a lab")).expect("JSON");
+    world["pve"]["access"]["users"]["root@pam"]["totp"] = "123456".into();
+    fs::write(&path, world.to_string()).expect("a lab");
+    let asked = setup(&lab, &["--dry-run"]);
+    assert_eq!(asked.code, 4, "{}", asked.stderr);
+    assert!(asked.stderr.contains("ICH-3148") && asked.stderr.contains("--totp-file"), "{}", asked.stderr);
+    lab.write("code", "654321\n");
+    let wrong = setup(&lab, &["--yes", "--totp-file", "code"]);
+    assert_eq!(wrong.code, 4, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("does not take the code of `root@pam`"), "{}", wrong.stderr);
+    assert_eq!(setup(&lab, &["--yes", "--totp-file", "password"]).code, 3, "one file cannot be both");
+    lab.write("code", "123456\n");
+    let made = setup(&lab, &["--yes", "--totp-file", "code"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    for outcome in [&asked, &wrong, &made] {
+        assert!(!outcome.stderr.contains("123456") && !outcome.stdout.contains("123456"));
+    }
 }
 
 #[test]

@@ -23,10 +23,10 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A run that holds the lock until it is killed: its editor does not end.
-struct Editing(Child);
+pub struct Editing(Child);
 
 impl Editing {
-    fn begin(lab: &Lab) -> Self {
+    pub fn begin(lab: &Lab) -> Self {
         // It ends with whoever asked for it.
         lab.write("editor", "#!/bin/sh\nwhile kill -0 $PPID; do sleep 0.1; done\n");
         fs::set_permissions(lab.path("editor"), PermissionsExt::from_mode(0o700)).expect("mode");
@@ -48,7 +48,7 @@ impl Editing {
         editing
     }
 
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         self.0.kill().expect("killed");
         self.0.wait().expect("ended");
     }
@@ -101,6 +101,28 @@ fn the_second_run_stops_with_the_name_of_the_first_and_the_lock_of_a_dead_one_is
         .collect();
     let story = [["secrets import", "done"], ["secrets edit", "cut short"], ["secrets rotate-key", "done"]];
     assert_eq!(told, story);
+}
+
+/// Somebody who writes to the store and holds no lock of ichor's.
+#[cfg(target_os = "linux")]
+#[test]
+fn whoever_writes_to_the_store_is_named_and_waited_for() {
+    let lab = lab_with_secrets(&whole("a"));
+    let writer = fs::File::open(kept(&lab, "")).expect("the store");
+    writer.lock().expect("held");
+    let busy = lab.run(&["secrets", "rotate-key"]);
+    assert_eq!(busy.code, 5, "{}", busy.stderr);
+    for word in ["ICH-2124", &format!("process {}, `", std::process::id()), "--lock-timeout"] {
+        assert!(busy.stderr.contains(word), "{word}: {}", busy.stderr);
+    }
+    assert_eq!(lock(&lab)["holder"], Value::Null);
+    let waiting = std::thread::scope(|scope| {
+        let run = scope.spawn(|| lab.run(&["--lock-timeout", "1m", "secrets", "rotate-key"]));
+        until("it has the lock", || lock(&lab)["holder"]["verb"] == "secrets rotate-key");
+        drop(writer);
+        run.join().expect("a run")
+    });
+    assert_eq!(waiting.code, 0, "{}", waiting.stderr);
 }
 
 #[test]
@@ -234,6 +256,12 @@ fn a_bucket_that_is_not_reached_stops_a_verb_before_it_begins_and_check_needs_no
     assert_eq!(made.code, 4, "{}", made.stderr);
     assert!(made.stderr.contains("ICH-2140") && made.stderr.contains("s3://team/prod"), "{}", made.stderr);
     assert!(!made.stderr.contains("CANARY"), "{}", made.stderr);
+    let examined = run(&["doctor"]);
+    assert_eq!(examined.code, 4, "{}", examined.stderr);
+    let told = &examined.stdout;
+    assert!(told.contains("error    store") && told.contains("error[ICH-2140]"), "{told}");
+    assert!(told.contains("unknown  secrets") && !told.contains("CANARY"), "{told}");
+    assert!(!lab.path(".ichor").exists(), "a doctor changes nothing");
     let plain = inventory.replace("http://127.0.0.1:1", "http://s3.example:9000");
     lab.write("ichor.yaml", plain);
     let refused = run(&["secrets", "new"]);
@@ -242,5 +270,14 @@ fn a_bucket_that_is_not_reached_stops_a_verb_before_it_begins_and_check_needs_no
         refused.stderr.contains("ICH-2113") && refused.stderr.contains("plain_http"),
         "{}",
         refused.stderr
+    );
+    assert!(run(&["doctor"]).stdout.contains("error[ICH-2113]"));
+    lab.write("ichor.yaml", inventory.replace("s3://", "ftp://"));
+    let unknown = run(&["check"]);
+    assert_eq!(unknown.code, 3, "{}", unknown.stderr);
+    assert!(
+        unknown.stderr.contains("ICH-2113") && unknown.stderr.contains("`ftp://` is no kind of store"),
+        "{}",
+        unknown.stderr
     );
 }

@@ -280,6 +280,9 @@ catalogue! {
     1710 WORLD "what was observed contradicts itself":
         "A host, a machine or a VMID is listed twice, or a machine stands on a host that nobody saw. Nothing is decided on such ground.";
 
+    1711 CAPACITY_UNSEEN "nobody can tell what a host has":
+        "Proxmox tells the processors and the memory of a host to those who may audit it: the token needs `Sys.Audit` on `/nodes/HOST`. Until then the host counts as large enough, unless the inventory says what it has: `proxmox: {hosts: {pve1: {cpu: 16, memory: 64GiB}}}`.";
+
     1801 ADDON_CONFLICT "add-ons contradict each other":
         "Two add-ons that do the same job fight over it, and some need another one to work.";
     1802 ADDON_RETIRED "an add-on is retired":
@@ -373,7 +376,7 @@ catalogue! {
     2134 EDITED "what was edited cannot be kept":
         "The text in the editor was not what the file must hold, or the editor failed. The encrypted file is as it was, and the plain text that was edited is gone.";
     2135 SECRETS_LOST "the cluster has machines, and its secrets are not here":
-        "Machines accept nothing that is made from other secrets than those they were configured with, so `up` makes none while VMs of the cluster exist. The secrets are in the store of whoever made the cluster, in a backup, or in the machine config of a control plane: `ichor secrets import FILE` takes them. `destroy` wants `--without-secrets` then: without them nothing but a name says that the VMs are of this inventory.";
+        "Machines accept nothing that is made from other secrets than those they were configured with, so `up` makes none while VMs of the cluster exist. The secrets are in the store of whoever made the cluster, in a backup, or in the machine config of a control plane: `ichor secrets import FILE` takes them. An inventory that names another store than before, such as a bucket, has them in the old one, and `ichor secrets import .ichor/NAME/secrets.sops.yaml` moves them; the guide on teams has the steps. If they are gone for good, the machines have to go before there can be others: `destroy` wants `--without-secrets` then: without them nothing but a name says that the VMs are of this inventory.";
     2140 STORE_FAILED "the store does not do what is asked":
         "The bucket or the directory that a cluster's store is in was not reached, does not know who asks, or refused. Nothing that is in it was changed. Who asks comes out of the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_REGION` for S3, `GOOGLE_APPLICATION_CREDENTIALS` for Google, `AZURE_STORAGE_ACCOUNT_NAME` and `AZURE_STORAGE_ACCOUNT_KEY` for Azure, or what the machine that ichor runs on has of its own.";
     2141 STORE_UNFIT "the bucket cannot keep two runs apart":
@@ -467,9 +470,9 @@ catalogue! {
     3147 REGISTRY "a registry is not reached":
         "Machines pull the images of Talos and Kubernetes from registries, or from mirrors that the inventory names. This computer, or the jump host behind which the machines are, does not reach one. The machines may have another way; if not, they wait for images and never become ready.";
     3148 LOGIN "a login at Proxmox was refused":
-        "`ichor pve setup` logs in once as an administrator, to make an account for everything after that. The password was wrong, the user is not known, or it needs a second factor, which ichor does not ask for. The commands of `ichor pve role` do the same in the shell of a Proxmox host.";
+        "`ichor pve setup` logs in once as an administrator, to make an account for everything after that. The password was wrong, the user is not known, or it needs a second factor. Codes of authenticator apps (TOTP) are asked for, or read from `--totp-file`; keys and other factors are not known to ichor. The commands of `ichor pve role` do the same in the shell of a Proxmox host.";
     3149 ACCOUNT "the account on Proxmox cannot be made as asked":
-        "Something stands in the way of the account: its token is there and nobody here knows its secret, the administrator may not do what is needed, or Proxmox refused a part. What was done so far stays, and the same command goes on from there.";
+        "Something stands in the way of the account: its token is there and nobody here knows its secret, the secret of another token is kept where its own would go, the administrator may not do what is needed, or Proxmox refused a part. What was done so far stays, and the same command goes on from there.";
     3151 JUMP_KEY "a jump host is not the one that it should be":
         "The key that the host showed is not known, is another than the known one, or was revoked. Known keys are in the files that `ssh` reads, `~/.ssh/known_hosts` in most cases. Compare the fingerprint with what the host itself shows before you trust a new key: whoever stands in between can read nothing of Proxmox and the machines, which have keys of their own, but can keep you away from them.";
 }

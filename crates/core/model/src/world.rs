@@ -28,10 +28,12 @@ pub struct World {
 pub struct SeenHost {
     /// Its name.
     pub name: HostName,
-    /// Hardware threads.
-    pub cpu: u32,
-    /// Physical memory.
-    pub memory: Size,
+    /// Hardware threads; absent: not known, which is neither none nor plenty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Physical memory, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
     /// Whether it answers.
     #[serde(default = "yes")]
     pub online: bool,

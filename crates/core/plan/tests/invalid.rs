@@ -184,8 +184,8 @@ fn a_machine_pinned_to_a_host_that_is_offline_goes_nowhere_else() {
         machines: {cp: {role: control-plane, host: pve2}}\n";
     let host = |name: &str, online| SeenHost {
         name: name.parse().expect(name),
-        cpu: 16,
-        memory: Size::from_gib(64),
+        cpu: Some(16),
+        memory: Some(Size::from_gib(64)),
         online,
         arch: Arch::Amd64,
     };
@@ -197,6 +197,45 @@ fn a_machine_pinned_to_a_host_that_is_offline_goes_nowhere_else() {
     let codes: Vec<Code> = resolution.findings.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [Code::HOST_OFFLINE, Code::NO_FIT]);
     assert!(resolution.desired.is_none());
+}
+
+/// A token that may not audit a host is not told what it has. That is not nothing.
+#[test]
+fn a_host_of_unknown_size_takes_machines_and_is_named_with_the_privilege() {
+    let text = |hosts: &str| {
+        format!(
+            "cluster: {{name: lab, talos: v1.13.9, kubernetes: v1.36.3}}\n\
+             proxmox: {{endpoint: 'https://pve1:8006', hosts: {hosts}}}\n\
+             network: {{cidr: 10.0.0.0/24, gateway: 10.0.0.1, dns: 10.0.0.1}}\n\
+             machines: {{cp: {{role: control-plane}}}}\n"
+        )
+    };
+    let host = |cpu, memory| SeenHost {
+        name: "pve1".parse().expect("a host"),
+        cpu,
+        memory,
+        online: true,
+        arch: Arch::Amd64,
+    };
+    let found = |hosts: &str, host: SeenHost| {
+        let world = World { hosts: vec![host], ..World::default() };
+        let mut sources = Sources::default();
+        let layers = Layers { defaults: Vec::new(), files: vec![sources.add("ichor.yaml", text(hosts))] };
+        let inventory = ichor_spec::load(&sources, &layers, &mut Findings::new()).expect("an inventory");
+        let resolution = ichor_plan::resolve(&inventory, &world);
+        let told = resolution.findings.iter().map(|it| (it.code, it.remedy.clone().unwrap_or_default()));
+        (told.collect::<Vec<_>>(), resolution.desired.is_some())
+    };
+    let (told, resolved) = found("[pve1]", host(None, None));
+    assert!(resolved, "{told:?}");
+    assert_eq!(told.iter().map(|it| it.0).collect::<Vec<_>>(), [Code::CAPACITY_UNSEEN]);
+    assert!(told[0].1.contains("`Sys.Audit` on `/nodes/pve1`"), "{told:?}");
+    // What is known counts, and what the inventory says stands for what is not.
+    let (told, resolved) = found("[pve1]", host(Some(1), None));
+    assert!(!resolved && told.iter().any(|it| it.0 == Code::NO_FIT), "{told:?}");
+    assert_eq!(found("{pve1: {cpu: 8, memory: 16GiB}}", host(None, None)), (vec![], true));
+    let (told, resolved) = found("{pve1: {cpu: 8, memory: 2GiB}}", host(None, None));
+    assert!(!resolved && told.iter().all(|it| it.0 == Code::NO_FIT), "{told:?}");
 }
 
 /// An inventory with room for everybody, without its machines.

@@ -9,7 +9,9 @@ mod network;
 mod proxmox;
 mod template;
 
-use ichor_model::{ClusterName, Code, KubernetesVersion, Minor, Problem, TalosVersion, desired as d};
+use ichor_model::{
+    ClusterName, Code, Finding, KubernetesVersion, Minor, Problem, TalosVersion, desired as d,
+};
 
 pub use addons::{
     Addon, AddonChoice, AddonSettings, Addons, Chart, Csi, CsiSettings, Git, Gitops, LoadBalancer,
@@ -339,10 +341,29 @@ impl Read for Store {
                 reader.problem(Code::BAD_URL, node.span, text, problem);
                 None
             }
-            Kind::Scalar { .. } => Url::read(node, reader).map(Self::Url),
+            Kind::Scalar { .. } => bucket(Url::read(node, reader)?, node, reader).map(Self::Url),
             _ => StoreDirectory::read(node, reader).map(Self::Directory),
         }
     }
+}
+
+/// The kinds of buckets, as their URLs begin.
+const BUCKETS: [&str; 4] = ["s3", "gs", "azure", "az"];
+
+/// Refuses the URL of anything but a bucket. Nothing of it but its kind is repeated: whoever writes `ftp://` may write a
+/// password behind it.
+fn bucket(url: Url, node: &Node, reader: &mut Reader) -> Option<Url> {
+    if BUCKETS.contains(&url.scheme.as_str()) {
+        return Some(url);
+    }
+    let message = format!("`{}://` is no kind of store", show(&url.scheme));
+    let finding = Finding::error(Code::STORE_KIND, node.span, message);
+    let finding = finding.remedy(
+        "write the URL of a bucket, `s3://`, `gs://` or `azure://`, or use a directory: `store: {path: .ichor}`",
+    );
+    let is_bare = !url.text.contains(['@', '?']);
+    reader.findings.push(if is_bare { finding } else { finding.private() });
+    None
 }
 
 record! {

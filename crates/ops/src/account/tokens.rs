@@ -18,7 +18,9 @@ use crate::{
 };
 
 /// Where tokens are kept, beside the inventory: encrypted, and so no secret.
-const FILE: &str = "tokens.sops.yaml";
+pub const FILE: &str = "tokens.sops.yaml";
+/// The last key of the token that a cluster is run with.
+pub const OWN: &str = "proxmox";
 /// Where those of a lab are kept, in plain: they open nothing.
 const PLAIN: &str = "tokens.yaml";
 
@@ -47,7 +49,7 @@ impl Place {
             return Ok(place(name, own));
         }
         match &site.desired.proxmox.token {
-            Some(SecretRef::Sops(said)) if purpose == "proxmox" => {
+            Some(SecretRef::Sops(said)) if purpose == OWN => {
                 let (name, key) = said.split_once('#').unwrap_or((said, &own));
                 Ok(place(name, key.to_owned()))
             }

@@ -1,18 +1,20 @@
-//! What lies on this computer: the store, the keys that open it, the secrets, and files that the inventory names.
+//! What lies on this computer: keys, the secrets that they open, and files that the inventory names.
 
 use ichor_machineconfig::compose::{Materials, needs};
-use ichor_model::{Code, Finding};
+use ichor_model::Finding;
 use ichor_spec::Sources;
 
-use super::{Check, Group, counted};
+use super::{Check, Group, counted, store::Asked};
 use crate::{
     Keeping, Site, System,
     bundle::{self, Found, Signer},
     keyring::Keyring,
-    materials, place,
+    materials,
     store::Store,
-    system::{Entry, Openness},
 };
+
+/// The check of the cluster's secrets.
+pub const SECRETS: &str = "secrets";
 
 /// What was found on this computer.
 #[derive(Debug)]
@@ -21,50 +23,30 @@ pub struct Here {
     pub checks: Vec<Check>,
     /// The cluster's secrets, if they can be read.
     pub secrets: Option<Found>,
+    /// Whether there are none: not even some that cannot be read, or that a store which gives no answer may have.
+    pub has_none: bool,
     /// What the inventory names, as far as all of it could be had.
     pub materials: Materials,
 }
 
-/// Looks at what lies on this computer. Nothing is made that is not there.
-pub fn examine(system: &dyn System, site: Site<'_>, sources: &mut Sources) -> Here {
+/// Looks at what lies on this computer. Nothing is made that is not there. `asked` is what the store said before.
+pub fn examine(system: &dyn System, site: Site<'_>, asked: &Asked, sources: &mut Sources) -> Here {
     let (materials, named) = named_files(system, site, sources);
-    let store = match Store::of(site) {
-        Ok(store) => store,
-        Err(finding) => {
-            let check = Check::new("store", Group::Here, &site.desired.store).with([*finding]);
-            return Here { checks: vec![check, named], secrets: None, materials };
-        }
-    };
-    let (secrets, read) = secrets(system, site, &store, sources);
-    let checks = vec![store_check(system, &store), keys(system, site), read, named];
-    Here { checks, secrets, materials }
+    let mut here = Here { checks: vec![keys(system, site)], secrets: None, has_none: false, materials };
+    if let Ok(store) = Store::of(site) {
+        here.has_none = asked.is_read && !store.has_bundle(system);
+        let (secrets, read) = secrets(system, site, &store, asked.is_read, sources);
+        here.secrets = secrets;
+        here.checks.push(read);
+    }
+    here.checks.push(named);
+    here
 }
 
-fn store_check(system: &dyn System, store: &Store) -> Check {
-    let root = store.root();
-    let says = format!("`{}`", root.display());
-    let check = |says: String| Check::new("store", Group::Here, says);
-    match system.entry(root) {
-        Ok(None) => check(format!("{says} is made by the first run")),
-        Ok(Some(Entry::Directory(Openness::Closed))) => check(says),
-        Ok(Some(Entry::Directory(_))) => {
-            let message = format!("others can look into `{}`", root.display());
-            check(says).with([Finding::warning(Code::OPEN_SECRETS, None, message)
-                .because("secrets, plans and journals of clusters are kept there")
-                .remedy(format!("keep it to yourself:\n    chmod 700 {}", place::quoted(root)))])
-        }
-        Ok(Some(_)) => {
-            let message = format!("`{}` is no directory", root.display());
-            check(says).with([Finding::error(Code::STORE_PLACE, None, message)
-                .remedy("move it away, or name another directory: `store: {path: DIRECTORY}`")])
-        }
-        Err(error) => {
-            let message = format!("`{}` cannot be looked at", root.display());
-            check(says).with([Finding::error(Code::UNREADABLE, None, message)
-                .because(error.to_string())
-                .remedy("see to the directory and who may read it")])
-        }
-    }
+/// Says that the cluster has machines, and that the secrets which they know are not here.
+pub fn lost(finding: Finding) -> Check {
+    Check::new(SECRETS, Group::Here, "machines of the cluster know some, and they are not here")
+        .with([finding])
 }
 
 fn keys(system: &dyn System, site: Site<'_>) -> Check {
@@ -84,12 +66,23 @@ fn secrets(
     system: &dyn System,
     site: Site<'_>,
     store: &Store,
+    is_read: bool,
     sources: &mut Sources,
 ) -> (Option<Found>, Check) {
-    const ID: &str = "secrets";
+    const ID: &str = SECRETS;
     if !store.has_bundle(system) {
-        let says = "the cluster has none yet; `ichor up` makes them";
-        return (None, Check::new(ID, Group::Here, says));
+        return (
+            None,
+            if is_read {
+                Check::new(
+                    ID,
+                    Group::Here,
+                    "the cluster has none; `ichor up` makes them before its first machine",
+                )
+            } else {
+                Check::unknown(ID, Group::Here, "the store does not tell, and its mirror has none")
+            },
+        );
     }
     let says = format!("`{}`", store.kept(system).display());
     match bundle::of_cluster(system, site, None, Signer::Talos, sources) {

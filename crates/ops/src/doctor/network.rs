@@ -129,6 +129,7 @@ impl Seen {
         let mut check =
             Check::new(ID, Group::Network, format!("{} on {}", some(&names), counted(hosts.len(), "host")));
         let mut islands: BTreeMap<&String, Vec<String>> = BTreeMap::new();
+        let mut unaware: BTreeMap<(&String, &BTreeSet<u16>), Vec<String>> = BTreeMap::new();
         for ((host, bridge), vlans) in &wanted {
             let Some(told) = self.bridges.get(host) else { continue };
             let told = match told {
@@ -139,7 +140,11 @@ impl Seen {
                     continue;
                 }
             };
-            match told.iter().find(|seen| seen.iface == *bridge) {
+            let seen = told.iter().find(|seen| seen.iface == *bridge);
+            if !vlans.is_empty() && seen.is_some_and(is_unaware) {
+                unaware.entry((bridge, vlans)).or_default().push(format!("`{host}`"));
+            }
+            match seen {
                 // What the token may not use is not shown to it, and spoken of elsewhere.
                 None if may_not_see(privileges, bridge, vlans) => check.known = false,
                 None => check.findings.push(no_bridge(host, bridge, told)),
@@ -150,6 +155,9 @@ impl Seen {
             }
         }
         check.findings.extend(islands.iter().map(|(bridge, hosts)| island(hosts, bridge)));
+        check
+            .findings
+            .extend(unaware.iter().map(|((bridge, vlans), hosts)| passes_no_tags(hosts, bridge, vlans)));
         check
     }
 
@@ -209,6 +217,21 @@ pub fn vip(desired: &Desired, observed: &Observed, taken: Vec<Finding>) -> Check
         None => format!("{vip} is the cluster's"),
     };
     Check::new(ID, Group::Network, says).with(taken)
+}
+
+/// Whether a plain bridge of Linux knows nothing of VLANs. Those of Open vSwitch and of SDN have ways of their own.
+fn is_unaware(seen: &Interface) -> bool {
+    seen.kind == "bridge" && seen.bridge_vlan_aware.unwrap_or_default() == 0
+}
+
+/// Proxmox then makes a bridge for each VLAN, `vmbr0v5` over `eno1.5`, which takes a port that can have VLANs.
+fn passes_no_tags(hosts: &[String], bridge: &str, vlans: &BTreeSet<u16>) -> Finding {
+    let vlans: Vec<String> = vlans.iter().map(ToString::to_string).collect();
+    let message = format!("bridge `{bridge}` on {} is not VLAN-aware", some(hosts));
+    Finding::warning(Code::BRIDGE, None, message)
+        .because(format!("machines use it with VLAN {}", some(&vlans)))
+        .because("Proxmox makes a bridge of its own for each VLAN then, which works only where the port beneath is no VLAN itself")
+        .remedy("tick `VLAN aware` for the bridge under Node > System > Network, and apply it; or name a bridge that is in the VLAN already, without `vlan`")
 }
 
 fn may_not_see(privileges: &privileges::Seen, bridge: &str, vlans: &BTreeSet<u16>) -> bool {

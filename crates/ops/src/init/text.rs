@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{Answers, TokenAt};
+use super::{Answers, SMALL, TokenAt};
 
 impl Answers {
     /// Writes the inventory.
@@ -18,6 +18,7 @@ impl Answers {
         if let Some(factory) = &self.factory {
             text += &format!("\nimage: {{factory: {}}}\n", quoted(factory));
         }
+        self.placement(&mut text);
         self.machines(&mut text);
         text
     }
@@ -71,15 +72,25 @@ impl Answers {
         }
     }
 
+    fn placement(&self, text: &mut String) {
+        if self.thrift.times > 1 {
+            *text += &format!(
+                "\nplacement: {{overcommit: {{cpu: {}}}}} # the hosts have fewer processors than the machines\n",
+                self.thrift.times
+            );
+        }
+    }
+
     fn machines(&self, text: &mut String) {
+        let memory = if self.thrift.is_small { format!(", memory: {SMALL}") } else { String::new() };
         *text += "\n# Each machine gets the next address. `cpu`, `memory` and `disk` make them larger, as in {cpu: 4, memory: 8GiB, disk: 50GiB}.\nmachines:\n";
         *text += &format!(
-            "  cp: {{role: control-plane, count: {}, address: {}}}\n",
+            "  cp: {{role: control-plane, count: {}, address: {}{memory}}}\n",
             self.control_planes, self.control_planes_from
         );
         if self.workers > 0 {
             *text += &format!(
-                "  worker: {{role: worker, count: {}, address: {}}}\n",
+                "  worker: {{role: worker, count: {}, address: {}{memory}}}\n",
                 self.workers, self.workers_from
             );
         }

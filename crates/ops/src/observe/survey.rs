@@ -166,8 +166,9 @@ impl Survey {
         let cluster = desired.cluster.id.as_str();
         let hosts = self.hosts.iter().map(|host| SeenHost {
             name: host.node.clone(),
-            cpu: host.maxcpu.unwrap_or_default(),
-            memory: mib(host.maxmem.unwrap_or_default()),
+            // Neither is told to a token that may not audit the host.
+            cpu: host.maxcpu,
+            memory: host.maxmem.map(mib),
             online: host.status == "online",
             arch: Arch::default(),
         });

@@ -261,7 +261,7 @@ pub fn carry_out(system: &dyn System, wanted: Wanted<'_>, seen: &Seen) -> Result
     }
     let _lock = match system.lock(directory) {
         Ok(Some(lock)) => lock,
-        Ok(None) => return Err(Halt::busy(directory)),
+        Ok(None) => return Err(Halt::busy(system, directory)),
         Err(error) => return Err(Halt::unwritable(directory, &error)),
     };
     tidy(system, directory, &directories, files, seen.is_ours)?;
@@ -272,7 +272,7 @@ pub fn carry_out(system: &dyn System, wanted: Wanted<'_>, seen: &Seen) -> Result
     match (List::read(system, directory), &seen.list) {
         (Listed::List(now), Some(before)) if now == *before => {}
         (Listed::Nothing | Listed::Foreign(_), None) => {}
-        _ => return Err(Halt::busy(directory)),
+        _ => return Err(Halt::busy(system, directory)),
     }
     write_list(system, directory, &both(&done, seen.list.as_ref()))?;
     let all = to_write.len();

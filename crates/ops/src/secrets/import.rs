@@ -18,7 +18,7 @@ use crate::{
     halt::only,
     recipients::Chosen,
     sealing,
-    store::Store,
+    store::{self, Store},
 };
 
 /// What was imported.
@@ -55,12 +55,18 @@ pub fn import(
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
     store.sweep(system, None)?;
     let mut found = bundle::read(system, input, Signer::Nobody, sources)?;
-    let contract = site.desired.cluster.contract;
+    // Secrets that come out of another store bring what was recorded there.
+    let beside = match input {
+        Input::File(path) if site.contract == Origin::Assumed => store::recorded_beside(system, path),
+        _ => None,
+    };
+    let contract = beside.unwrap_or(site.desired.cluster.contract);
     let text = found.bundle.to_secrets_yaml();
     let was_there = is_kept(system, &store, &text);
     let other_shape = found.contracts.filter(|(first, last)| !(*first..=*last).contains(&contract));
     // A contract that nobody said and that does not fit is not written down: it would be kept for ever.
-    let recorded = (other_shape.is_none() || site.contract != Origin::Assumed).then_some(contract);
+    let recorded =
+        (other_shape.is_none() || beside.is_some() || site.contract != Origin::Assumed).then_some(contract);
     let (notes, chosen) = if was_there {
         (complete_record(system, &store, recorded)?, None)
     } else {

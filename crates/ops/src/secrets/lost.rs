@@ -1,15 +1,17 @@
 //! Clusters whose machines are there, and whose secrets are not.
 
+use std::path::PathBuf;
+
 use ichor_model::{Code, Finding, Observed, observed::Sight};
 
-use crate::store::Store;
+use crate::{System, place, store::Store};
 
 /// Most VMs that are named one by one.
 const MOST_NAMES: usize = 9;
 
 /// Says which VMs there are of a cluster that has no secrets. They were made with secrets that are not here, and
 /// accept nothing that is made from others. Templates know none.
-pub fn lost(store: &Store, observed: &Observed) -> Option<Finding> {
+pub fn lost(system: &dyn System, store: &Store, observed: &Observed) -> Option<Finding> {
     let seen = observed.vms.iter().filter_map(|(vmid, sight)| Some((vmid, Sight::seen(sight)?.as_ref()?)));
     let machines = seen.filter(|(_, vm)| vm.owner.is_cluster() && !vm.template);
     let named: Vec<String> =
@@ -25,8 +27,18 @@ pub fn lost(store: &Store, observed: &Observed) -> Option<Finding> {
         Finding::error(Code::SECRETS_LOST, None, message)
             .because(format!("{named}{more} accept nothing that is made from other secrets"))
             .because(format!("looked for `{}`", store.bundle().display()))
-            .remedy(
-                "bring the secrets back, from a backup, from whoever made the cluster, or from the machine config of a control plane:\n    ichor secrets import FILE\nif they are gone for good, the machines have to go before there can be others:\n    ichor destroy --without-secrets",
-            ),
+            .remedy(remedy(&store.elsewhere(system))),
     )
+}
+
+/// Leads to where the secrets are. That the machines have to go is nobody's first thought: `ichor explain` has it.
+fn remedy(elsewhere: &[PathBuf]) -> String {
+    match elsewhere {
+        [] => "bring the secrets here, from the store that the cluster had before, from whoever made it, from a backup, or from the machine config of a control plane:\n    ichor secrets import FILE".to_owned(),
+        found => {
+            let commands: String =
+                found.iter().map(|path| format!("\n    ichor secrets import {}", place::quoted(path))).collect();
+            format!("another store beside the inventory has secrets of a cluster of this name; bring them into this one:{commands}")
+        }
+    }
 }

@@ -140,7 +140,7 @@ impl<'a> Holding<'a> {
         system.make_directory(directory).map_err(|error| Halt::unwritable(directory, &error))?;
         let _lock = match system.lock(directory) {
             Ok(Some(lock)) => lock,
-            Ok(None) => return Err(Halt::busy(directory)),
+            Ok(None) => return Err(Halt::busy(system, directory)),
             Err(error) => return Err(Halt::unwritable(directory, &error)),
         };
         let unwritable = |error: std::io::Error| Halt::unwritable(&self.path, &error);
@@ -150,7 +150,7 @@ impl<'a> Holding<'a> {
         }
         let now = system.read(&self.path, before.len(), Links::Refuse);
         if !now.is_ok_and(|contents| contents.bytes.as_slice() == before) {
-            return Err(Halt::busy(directory));
+            return Err(Halt::busy(system, directory));
         }
         whole::replace(system, &self.path, text.as_bytes()).map_err(unwritable)?;
         Ok(self.path.clone())

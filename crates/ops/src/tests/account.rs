@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Halt,
-    account::{Change, Found, Wanted, log_in},
+    account::{Change, Entry, Found, Wanted, go_on, log_in},
     live::{Pve, lobby},
 };
 
@@ -48,7 +48,10 @@ impl Office {
     }
 
     async fn enter(&self, user: &str, password: &str) -> Result<Pve, Halt> {
-        log_in(self.lobby(), user, &Secret::new(password)).await
+        match log_in(self.lobby(), user, &Secret::new(password)).await? {
+            Entry::Open(pve) => Ok(*pve),
+            Entry::Half(..) => panic!("nobody has a second factor here"),
+        }
     }
 
     async fn todo(&self, pve: &Pve) -> Vec<Change> {
@@ -153,4 +156,31 @@ fn the_account_may_use_every_host_that_the_inventory_names() {
     for host in ["pve1", "pve2", "pve3", "pve4"] {
         assert!(grants.contains_key(&format!("/nodes/{host}")), "{grants:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_factor_is_asked_for_and_answered_once() {
+    let office = Office::new(Release::V9_2, Runs { major: 9, minor: 2 });
+    let root = |lab: &mut ichor_sim::Lab, code: Option<&str>| {
+        lab.pve.access.users.get_mut("root@pam").expect("root").totp = code.map(str::to_owned);
+    };
+    office.trial.0.inside.hall().visit(|lab| root(lab, Some("123456")));
+    let half = || async {
+        match log_in(office.lobby(), "root@pam", &Secret::new(ROOT_PASSWORD)).await.expect("a password") {
+            Entry::Half(pve, challenge) => (*pve, challenge),
+            Entry::Open(_) => panic!("a password alone was enough"),
+        }
+    };
+    let (pve, challenge) = half().await;
+    let refused = go_on(pve, "root@pam", &challenge, &Secret::new("654321")).await.expect_err("a wrong code");
+    assert_eq!(codes(&refused), ["ICH-3148"]);
+    let (pve, challenge) = half().await;
+    let pve = go_on(pve, "root@pam", &challenge, &Secret::new("123456")).await.expect("the right code");
+    Found::look(&pve, &office.wanted).await.expect("an administrator");
+    // A challenge is that of one user, and opens nothing by itself.
+    let (pve, challenge) = half().await;
+    assert!(go_on(pve, "ichor@pve", &challenge, &Secret::new("123456")).await.is_err());
+    let wrong =
+        log_in(office.lobby(), "root@pam", &Secret::new("wrong")).await.expect_err("a wrong password");
+    assert_eq!(codes(&wrong), ["ICH-3148"]);
 }

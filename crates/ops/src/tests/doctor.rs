@@ -247,6 +247,28 @@ async fn a_bridge_that_is_missing_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_vlan_on_a_bridge_that_knows_none_is_remarked() {
+    let tagged = "network: {cidr: 10.0.0.0/24, gateway: 10.0.0.1, dns: 10.0.0.1, vlan: 5}";
+    let plain = |lab: &mut Lab, _: &Desired| {
+        let interfaces = lab.pve.hosts.values_mut().flat_map(|host| &mut host.interfaces);
+        interfaces.filter(|it| it.name == "vmbr0").for_each(|it| drop(it.facts.remove("bridge_vlan_aware")));
+    };
+    let told = noticed(tagged, "bridges", plain).await;
+    assert!(told.contains("bridge `vmbr0` on `pve1` is not VLAN-aware"), "{told}");
+    // Nobody minds where no machine has a VLAN, or where the bridge knows them.
+    for (more, prepare) in [("", true), (tagged, false)] {
+        let desired = inventory(VIP, more);
+        let trial = trial(more, |lab| {
+            if prepare {
+                plain(lab, &desired);
+            }
+        });
+        let checks = examine(&trial).await;
+        assert_eq!(check(&checks, "bridges").state(), State::Ok, "{more}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn processors_that_cannot_be_what_is_promised_are_named() {
     let told = noticed("defaults: {cpu_type: x86-64-v4}", "cpu", |_, _| {}).await;
     assert!(told.contains("the processors of host `pve1` cannot be a `x86-64-v4`"), "{told}");
@@ -260,6 +282,27 @@ async fn a_host_that_is_full_at_the_moment_is_named() {
     })
     .await;
     assert!(told.contains("host `pve1` has too little free memory at the moment"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_may_not_be_audited_is_of_unknown_size() {
+    for (may, known) in [(true, true), (false, false)] {
+        let trial = trial("", |lab| {
+            let roles = lab.pve.access.roles.values_mut().filter(|_| !may);
+            for role in roles {
+                role.remove("Sys.Audit");
+            }
+        });
+        let desired = &trial.0.desired;
+        let seen = trial
+            .0
+            .with(async |live| first_look(&live.pve, desired).await.expect("a look").world(desired))
+            .await;
+        assert!(!seen.hosts.is_empty());
+        for host in &seen.hosts {
+            assert_eq!((host.cpu.is_some(), host.memory.is_some(), host.online), (known, known, true));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,20 +12,20 @@ use ichor_store::{
 use super::{INVENTORY, Memory, codes, resolve, rsa, site};
 use crate::{Halt, HaltKind, keep::Keep, secrets, store::Store};
 
-fn shared() -> Desired {
+pub(super) fn shared() -> Desired {
     resolve(&format!("{INVENTORY}store: s3://team/prod\n"))
 }
 
-fn keep<'s>(memory: &'s Memory, desired: &Desired, bucket: &Bucket) -> Keep<'s> {
+pub(super) fn keep<'s>(memory: &'s Memory, desired: &Desired, bucket: &Bucket) -> Keep<'s> {
     let store = Store::of(site(desired)).expect("a store");
     Keep::over(memory, "lab", store, Arc::new(bucket.clone()))
 }
 
-fn bundle(desired: &Desired) -> String {
+pub(super) fn bundle(desired: &Desired) -> String {
     Store::of(site(desired)).expect("a store").bundle().display().to_string()
 }
 
-fn holder(who: &str) -> Holder {
+pub(super) fn holder(who: &str) -> Holder {
     Holder {
         who: who.into(),
         verb: "up".into(),
@@ -35,7 +35,7 @@ fn holder(who: &str) -> Holder {
     }
 }
 
-async fn take(keep: &mut Keep<'_>, who: &str) -> Result<Lease, Halt> {
+pub(super) async fn take(keep: &mut Keep<'_>, who: &str) -> Result<Lease, Halt> {
     let begun = tokio::time::Instant::now();
     let request = Request {
         holder: holder(who),
@@ -115,7 +115,7 @@ async fn nothing_is_committed_without_the_lock() {
     assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("his"));
 }
 
-fn deed(keep: &Keep<'_>, who: &str) -> Deed {
+pub(super) fn deed(keep: &Keep<'_>, who: &str) -> Deed {
     keep.deed(&holder(who), "now".into(), "done")
 }
 
@@ -258,4 +258,85 @@ async fn a_mirror_is_whole_again_wherever_it_stopped() {
         stopped += 1;
     }
     assert!(stopped > 5, "only {stopped} acts");
+}
+
+/// Somebody of this computer who holds no lock, or lost it, and still writes.
+#[tokio::test(start_paused = true)]
+async fn whoever_may_wait_waits_for_a_run_that_still_writes_here() {
+    let desired = shared();
+    for (wait, until, taken) in [(0, 0, true), (0, 60, false), (30, 60, false), (120, 60, true)] {
+        let (ann, bucket) = (Memory::default(), Bucket::in_memory());
+        let mut hers = keep(&ann, &desired, &bucket);
+        ann.is_locked.set(until > 0);
+        let begun = tokio::time::Instant::now();
+        let request = Request {
+            holder: holder("ann@a"),
+            terms: Terms::default(),
+            wait: Duration::from_secs(wait),
+            uptime: Arc::new(move || begun.elapsed()),
+            is_dead: &|_| false,
+            waiting: &|_| {},
+        };
+        let writes = async {
+            tokio::time::sleep(Duration::from_secs(until)).await;
+            ann.is_locked.set(false);
+        };
+        let (result, ()) = tokio::join!(
+            async {
+                let result = hers.take(request).await;
+                (result, begun.elapsed())
+            },
+            writes
+        );
+        match result {
+            (Ok((lease, _)), waited) => {
+                assert!(taken && waited >= Duration::from_secs(until), "{wait} {until} {waited:?}");
+                assert_eq!(lease.check(), Ok(()), "it was renewed while it waited");
+            }
+            (Err(halt), waited) => {
+                assert!(!taken && waited <= Duration::from_secs(wait + 1), "{wait} {until} {waited:?}");
+                assert_eq!((halt.kind, codes(&halt)), (HaltKind::Busy, vec!["ICH-2124".to_owned()]));
+                assert!(super::messages(&halt.findings).contains("--lock-timeout"));
+                assert_eq!(hers.holder().await.expect("read"), None, "the lock is given back");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn damage_is_told_with_what_is_whole_and_how_to_go_back() {
+    let (desired, bucket) = (shared(), Bucket::in_memory());
+    let ann = Memory::default();
+    let mut hers = keep(&ann, &desired, &bucket);
+    let lease = take(&mut hers, "ann@a").await.expect("taken");
+    for text in ["one", "two", "three"] {
+        ann.put(&bundle(&desired), text.as_bytes());
+        hers.commit(&lease, "then", "ann@a").await.expect("committed");
+    }
+    lease.release().await.expect("given back");
+    for (number, whole) in
+        [(3, "generation 2, which `ann@a` wrote at then, is whole"), (2, "generation 3, which")]
+    {
+        let key = format!("generations/{number:08}.json");
+        let good = bucket.get(&key).await.expect("asked").expect("there");
+        bucket.replace(&key, b"rubbish", &good.version).await.expect("damaged");
+        let bob = Memory::default();
+        let halt = keep(&bob, &desired, &bucket).refresh().await.expect_err("damaged");
+        let told = super::messages(&halt.findings);
+        assert_eq!(codes(&halt), ["ICH-2143"], "{told}");
+        assert!(told.contains(&key) && told.contains(whole) && told.contains("seen.json"), "{told}");
+        // In a directory the files count, and the damaged one only has to go.
+        let plain = super::lab();
+        let store = Store::of(site(plain)).expect("a store");
+        let halt =
+            Keep::over(&bob, "lab", store, Arc::new(bucket.clone())).trail().await.expect_err("damaged");
+        let told = super::messages(&halt.findings);
+        let moved = format!("mv home/.ichor/lab/{key} home/.ichor/lab/{key}.damaged");
+        assert!(told.contains(&moved) && told.contains(whole), "{told}");
+        // As the remedy says.
+        bucket.delete(&key).await.expect("deleted");
+        let store = Store::of(site(plain)).expect("a store");
+        Keep::over(&bob, "lab", store, Arc::new(bucket.clone())).trail().await.expect("good again");
+        bucket.create(&key, &good.bytes).await.expect("brought back");
+    }
 }

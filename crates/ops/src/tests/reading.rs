@@ -117,7 +117,7 @@ fn secrets_that_others_can_read_are_warned_about() {
 
 #[test]
 fn buckets_and_broken_records_are_findings() {
-    let desired = resolve(&format!("{INVENTORY}store: ftp://bucket/prefix\n"));
+    let desired = resolve(&format!("{INVENTORY}store: s3://bucket/prefix?secret=word\n"));
     let halt =
         secrets::show(&Memory::default(), site(&desired), &mut Sources::default()).expect_err("bucket");
     assert_eq!(codes(&halt), ["ICH-2113"]);

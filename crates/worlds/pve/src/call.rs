@@ -48,7 +48,7 @@ pub struct Call<T> {
     pub params: Params,
     upload: Option<Upload>,
     /// A parameter that must not be printed; it comes last.
-    secret: Option<(&'static str, Secret)>,
+    secrets: Vec<(&'static str, Secret)>,
     gives: PhantomData<fn() -> T>,
 }
 
@@ -59,7 +59,7 @@ impl<T> Clone for Call<T> {
             path: self.path.clone(),
             params: self.params.clone(),
             upload: self.upload.clone(),
-            secret: self.secret.clone(),
+            secrets: self.secrets.clone(),
             gives: PhantomData,
         }
     }
@@ -69,7 +69,14 @@ impl<T> Call<T> {
     /// Begins a call. Segments are encoded one by one, so that no name can lead elsewhere.
     pub fn new(method: Method, segments: &[&str]) -> Self {
         let path = segments.iter().map(|segment| format!("/{}", percent(segment))).collect();
-        Self { method, path, params: Params::default(), upload: None, secret: None, gives: PhantomData }
+        Self {
+            method,
+            path,
+            params: Params::default(),
+            upload: None,
+            secrets: Vec::new(),
+            gives: PhantomData,
+        }
     }
 
     /// Adds a parameter.
@@ -82,7 +89,7 @@ impl<T> Call<T> {
     /// Adds a parameter that must not be printed, to a call that has a body.
     #[must_use]
     pub(crate) fn with_secret(mut self, key: &'static str, secret: &Secret) -> Self {
-        self.secret = Some((key, secret.clone()));
+        self.secrets.push((key, secret.clone()));
         self
     }
 
@@ -131,7 +138,7 @@ impl<T> Call<T> {
 
     fn form(&self) -> Vec<u8> {
         let mut text = form(&self.params.0);
-        if let Some((key, secret)) = &self.secret {
+        for (key, secret) in &self.secrets {
             let joint = if text.is_empty() { "" } else { "&" };
             text.push_str(&format!("{joint}{}={}", percent(key), percent(secret.expose())));
         }

@@ -177,6 +177,17 @@ pub async fn newest(objects: &dyn Objects, seen: Option<&Seen>) -> Result<Option
     Ok(Some(newest))
 }
 
+/// Returns the newest generation that can be read and has another key than the one that cannot.
+pub async fn newest_but(objects: &dyn Objects, damaged: &str) -> Option<Generation> {
+    let numbers = numbers(objects, PREFIX).await.ok()?;
+    for number in numbers.into_iter().rev().filter(|number| key(*number) != damaged) {
+        if let Ok(Some(generation)) = read(objects, number).await {
+            return Some(generation);
+        }
+    }
+    None
+}
+
 /// Goes back from a generation, as far as there are others, and compares them with what was seen.
 async fn follow(
     objects: &dyn Objects,

@@ -7,7 +7,7 @@ use std::{
 
 use ichor_model::{HostName, KubernetesVersion, TalosVersion};
 use ichor_net::Endpoint;
-use ichor_ops::init::{self, Answers, Surroundings, TokenAt};
+use ichor_ops::init::{self, Answers, Surroundings, Thrift};
 use ichor_plan::support;
 use ichor_port::clean;
 use ipnet::Ipv4Net;
@@ -72,7 +72,7 @@ impl Wizard<'_> {
             endpoint: door.endpoint.clone(),
             fingerprint: door.fingerprint.map(|fingerprint| fingerprint.to_string()),
             jump: args.jump.clone(),
-            token: TokenAt::Variable(args.token_env.clone()),
+            token: door.token.at.clone(),
             pool: args.pool.clone(),
             hosts,
             disks,
@@ -90,6 +90,7 @@ impl Wizard<'_> {
             talos: talos.to_string(),
             kubernetes: kubernetes.to_string(),
             factory: args.factory.clone(),
+            thrift: Thrift::NONE,
         })
     }
 
@@ -271,7 +272,7 @@ impl Wizard<'_> {
         taken.extend(door.endpoint.parse::<Endpoint>().ok().and_then(|at| at.host.parse::<Ipv4Addr>().ok()));
         let candidates = there.candidates(cidr, &taken);
         let most = usize::try_from(wanted.saturating_mul(4).max(64)).unwrap_or(usize::MAX);
-        self.runtime.block_on(init::quiet(&door.dialer, &candidates, most))
+        self.wait("looking for free addresses", init::quiet(&door.dialer, &candidates, most))
     }
 
     fn releases(&self, door: &Door) -> Result<(TalosVersion, KubernetesVersion), Stop> {
@@ -279,9 +280,8 @@ impl Wizard<'_> {
         let talos = match &args.talos {
             Some(talos) => talos.clone(),
             None => {
-                let newest = self
-                    .runtime
-                    .block_on(init::newest_talos(args.factory.as_deref().unwrap_or(FACTORY), &door.dialer));
+                let factory = args.factory.as_deref().unwrap_or(FACTORY);
+                let newest = self.wait("asking the Image Factory", init::newest_talos(factory, &door.dialer));
                 let (major, minor, patch) = KNOWN_TALOS;
                 let known = TalosVersion::new(major, minor, patch);
                 self.questions.ask("Talos", Some(newest.unwrap_or(known)), read)?

@@ -12,77 +12,84 @@ use ichor_plan::ClusterPlan;
 use serde_json::{Map, Value, json};
 
 use super::{Clock, Course, Reader, log::Log};
-use crate::terminal::Pipe;
+use crate::{here, terminal::Pipe};
 
 /// The number of the language. It grows when a key changes its meaning or goes; new keys and events may come.
 pub const SCHEMA: u32 = 1;
 
 /// Writes events as JSON.
 #[derive(Debug)]
-pub struct JsonLines(Log);
+pub struct JsonLines {
+    log: Log,
+    /// What commands in its texts need.
+    options: String,
+}
 
 impl JsonLines {
     /// Writes nothing yet.
-    pub fn new(plan: &ClusterPlan, clock: Clock, pipe: Pipe) -> Self {
-        Self(Log::new(plan, clock, pipe))
+    pub fn new(plan: &ClusterPlan, clock: Clock, pipe: Pipe, options: &str) -> Self {
+        Self { log: Log::new(plan, clock, pipe), options: options.to_owned() }
+    }
+
+    /// Returns the line of an event of a run.
+    fn envelope(&self, object: Value, now: Duration) -> String {
+        line([("at_ms", millis(now))], object, &self.options)
     }
 }
 
 impl EventSink for JsonLines {
     fn emit(&self, event: Event) {
-        self.0.with(|log, now| {
+        self.log.with(|log, now| {
             log.course.take(&event, now);
             let object = object(&log.course, &event);
-            log.write(&envelope(object, now), now);
+            log.write(&self.envelope(object, now), now);
         });
     }
 }
 
 impl Reader for JsonLines {
     fn tick(&self) {
-        self.0.with(|log, now| {
+        self.log.with(|log, now| {
             let count = log.course.count();
             let busy = count.running > 0 || log.course.looking(now).is_some();
             if busy && log.is_silent(now) {
                 let left = millis(log.course.left(now));
                 let alive =
                     json!({"event": "alive", "done": count.done, "running": count.running, "left_ms": left});
-                log.write(&envelope(alive, now), now);
+                log.write(&self.envelope(alive, now), now);
             }
         });
     }
 
     fn say(&self, words: &str) {
-        self.0.with(|log, now| log.write(&envelope(json!({"event": "note", "message": words}), now), now));
+        self.log
+            .with(|log, now| log.write(&self.envelope(json!({"event": "note", "message": words}), now), now));
     }
 
     fn lasted(&self) -> Vec<(String, Duration)> {
-        self.0.with(|log, now| log.course.lasted(now))
+        self.log.with(|log, now| log.course.lasted(now))
     }
 
     fn object(&self, object: Value) {
-        self.0.with(|log, now| log.write(&envelope(object, now), now));
+        self.log.with(|log, now| log.write(&self.envelope(object, now), now));
     }
 }
 
 /// Returns a line of the stream for what is said before or after a run.
-pub fn aside(event: &str, object: Value) -> String {
-    line([("event", event.into())], object)
+pub fn aside(event: &str, object: Value, options: &str) -> String {
+    line([("event", event.into())], object, options)
 }
 
-/// Returns the line of an event of a run.
-fn envelope(object: Value, now: Duration) -> String {
-    line([("at_ms", millis(now))], object)
-}
-
-/// Returns a line of the stream: what is common to all, then what is its own.
-fn line(common: [(&str, Value); 1], object: Value) -> String {
+/// Returns a line of the stream: what is common to all, then what is its own. Commands in it are given some options.
+fn line(common: [(&str, Value); 1], object: Value, options: &str) -> String {
     let mut whole = Map::from_iter([("schema".to_owned(), SCHEMA.into())]);
     whole.extend(common.map(|(key, value)| (key.to_owned(), value)));
     if let Value::Object(own) = object {
         whole.extend(own);
     }
-    Value::Object(whole).to_string() + "\n"
+    let mut whole = Value::Object(whole);
+    here::complete_in(&mut whole, options);
+    whole.to_string() + "\n"
 }
 
 fn object(course: &Course, event: &Event) -> Value {
@@ -154,7 +161,7 @@ mod tests {
         desired.machines.truncate(1);
         let (pipe, written) = memory();
         let (clock, time) = hand_moved();
-        let lines = JsonLines::new(&fixture::plan_from_nothing(&desired), clock, pipe);
+        let lines = JsonLines::new(&fixture::plan_from_nothing(&desired), clock, pipe, "");
         for (at, event) in events(&desired).into_iter().take(5) {
             time.set(at);
             lines.emit(event);
@@ -187,7 +194,7 @@ mod tests {
     fn it_is_alive_every_five_seconds_while_something_runs() {
         let (pipe, written) = memory();
         let (clock, time) = hand_moved();
-        let lines = JsonLines::new(&fixture::plan_from_nothing(&fixture::live()), clock, pipe);
+        let lines = JsonLines::new(&fixture::plan_from_nothing(&fixture::live()), clock, pipe, "");
         lines.emit(events(&fixture::live())[1].1.clone());
         written.take();
         time.set(Duration::from_secs(5));

@@ -1,6 +1,8 @@
 //! Something that takes its time while nothing else is shown.
 
-use std::time::Duration;
+use std::{borrow::Cow, future::Future, time::Duration};
+
+use tokio::runtime::Handle;
 
 use super::{Clock, LONGEST_SILENCE, pulse::Pulse};
 use crate::{
@@ -16,9 +18,15 @@ pub struct Wait {
 
 impl Wait {
     /// Begins to wait: `looking at Proxmox`.
-    pub fn new(terminal: &Terminal, what: &'static str) -> Self {
-        let mut patience = Patience::new(Clock::real(), terminal.talk_pipe(), what);
+    pub fn new(terminal: &Terminal, what: impl Into<Cow<'static, str>>) -> Self {
+        let mut patience = Patience::new(Clock::real(), terminal.talk_pipe(), what.into());
         Self { _pulse: Pulse::new(LONGEST_SILENCE / 5, move || patience.look()) }
+    }
+
+    /// Waits for what somebody far away is asked.
+    pub fn on<F: Future>(terminal: &Terminal, runtime: &Handle, what: &'static str, asked: F) -> F::Output {
+        let _waiting = Self::new(terminal, what);
+        runtime.block_on(asked)
     }
 }
 
@@ -26,12 +34,12 @@ impl Wait {
 struct Patience {
     clock: Clock,
     pipe: Pipe,
-    what: &'static str,
+    what: Cow<'static, str>,
     spoke: Duration,
 }
 
 impl Patience {
-    fn new(clock: Clock, pipe: Pipe, what: &'static str) -> Self {
+    fn new(clock: Clock, pipe: Pipe, what: Cow<'static, str>) -> Self {
         let spoke = clock.now();
         Self { clock, pipe, what, spoke }
     }
@@ -54,7 +62,7 @@ mod tests {
     fn nobody_waits_in_silence_for_more_than_five_seconds() {
         let (pipe, written) = memory();
         let (clock, time) = hand_moved();
-        let mut patience = Patience::new(clock, pipe, "looking at Proxmox");
+        let mut patience = Patience::new(clock, pipe, "looking at Proxmox".into());
         for second in 1..=10 {
             time.set(Duration::from_secs(second));
             patience.look();

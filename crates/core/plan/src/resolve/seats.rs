@@ -141,9 +141,14 @@ fn usable(cx: &mut Context<'_>, name: &HostName, at: Option<ichor_model::Span>) 
     }
 }
 
-fn add_host(cx: &Context<'_>, hosts: &mut Hosts, name: &HostName) {
+fn add_host(cx: &mut Context<'_>, hosts: &mut Hosts, name: &HostName) {
     let host = written(cx, name).unwrap_or_default();
     let seen = cx.seen.host(name);
+    if let Some(seen) = seen
+        && ((seen.cpu.is_none() && host.cpu.is_none()) || (seen.memory.is_none() && host.memory.is_none()))
+    {
+        cx.findings.push(unseen(name));
+    }
     let zone = host.zone.as_ref().map(|zone| zone.value.clone());
     let arch = host.arch.map(|arch| arch.value).or(seen.map(|seen| seen.arch)).unwrap_or(Arch::Amd64);
     let capacity = capacity(cx, &host, name);
@@ -159,6 +164,16 @@ fn add_host(cx: &Context<'_>, hosts: &mut Hosts, name: &HostName) {
         storage: storage(cx, Some(name)),
     });
     hosts.offers.push(placement::Host { name: name.clone(), zone, arch, capacity });
+}
+
+/// Says that a host counts as large enough because nobody can tell.
+fn unseen(name: &HostName) -> Finding {
+    let message = format!("Proxmox does not tell what host `{name}` has; it counts as large enough");
+    Finding::warning(Code::CAPACITY_UNSEEN, None, message)
+        .because("processors and memory are told to those who may audit the host")
+        .remedy(format!(
+            "give the token `Sys.Audit` on `/nodes/{name}`, for which `ichor doctor` has the command; or write what the host has:\n    proxmox: {{hosts: {{{name}: {{cpu: 16, memory: 64GiB}}}}}}"
+        ))
 }
 
 /// What a host can give: its declared budget, and never more than it really has left.
@@ -178,10 +193,14 @@ fn capacity(cx: &Context<'_>, host: &Host, name: &HostName) -> Option<Resources>
             if host.memory.is_some() { offer.memory } else { PLENTY.memory },
         )
     });
-    let seen = cx
-        .seen
-        .host(name)
-        .map(|seen| placement::offer(Resources::new(seen.cpu, seen.memory), overcommit, cx.seen.load(name)));
+    let seen = cx.seen.host(name).filter(|seen| seen.cpu.is_some() || seen.memory.is_some()).map(|seen| {
+        let has = Resources::new(seen.cpu.unwrap_or_default(), seen.memory.unwrap_or_default());
+        let offer = placement::offer(has, overcommit, cx.seen.load(name));
+        Resources::new(
+            if seen.cpu.is_some() { offer.cpu } else { PLENTY.cpu },
+            if seen.memory.is_some() { offer.memory } else { PLENTY.memory },
+        )
+    });
     match (declared, seen) {
         (Some(declared), Some(seen)) => {
             Some(Resources::new(declared.cpu.min(seen.cpu), declared.memory.min(seen.memory)))

@@ -40,6 +40,40 @@ pub fn log_in(user: &str, password: &Secret) -> Call<TicketRow> {
     Call::new(Method::Post, &["access", "ticket"]).with("username", user).with_secret("password", password)
 }
 
+/// Answers what Proxmox asks for after a password: a code that is good once.
+pub fn second_factor(user: &str, challenge: &Challenge, code: &Secret) -> Call<TicketRow> {
+    let answer = Secret::new(format!("totp:{}", code.expose()));
+    let call = Call::new(Method::Post, &["access", "ticket"]).with("username", user);
+    call.with_secret("password", &answer).with_secret("tfa-challenge", &challenge.ticket)
+}
+
+/// What Proxmox wants besides a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Challenge {
+    ticket: Secret,
+    /// Whether a code of an authenticator app answers it.
+    pub takes_codes: bool,
+}
+
+impl fmt::Debug for Challenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Challenge").field("takes_codes", &self.takes_codes).finish_non_exhaustive()
+    }
+}
+
+impl Challenge {
+    /// Takes what a login gave where the password was not enough. What answers it stands in the ticket as JSON whose
+    /// colons are escaped: `PVE:!tfa!{"totp"%3Atrue}:68F1A2B3::signature`.
+    pub fn of(row: &TicketRow) -> Option<Self> {
+        let ticket =
+            row.ticket.as_deref().filter(|ticket| ticket.bytes().all(|byte| byte.is_ascii_graphic()))?;
+        let said = ticket.strip_prefix("PVE:!tfa!")?.split(':').next()?.replace("%3A", ":");
+        let kinds: serde_json::Value = serde_json::from_str(&said).ok()?;
+        let takes_codes = kinds["totp"].as_bool().unwrap_or_default();
+        Some(Self { ticket: Secret::new(ticket), takes_codes })
+    }
+}
+
 /// A role.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct RoleRow {
@@ -224,6 +258,27 @@ mod tests {
         let ticket: TicketRow =
             serde_json::from_str(r#"{"ticket":"PVE:x","CSRFPreventionToken":"y"}"#).expect("a ticket");
         assert!(!format!("{ticket:?}").contains("PVE"));
+        assert_eq!(Challenge::of(&ticket), None);
+    }
+
+    #[test]
+    fn a_challenge_says_what_answers_it_and_is_answered_with_a_kind() {
+        let row = |ticket: &str| TicketRow { ticket: Some(ticket.into()), csrf: None, needs_more: Some(1) };
+        let ticket = r#"PVE:!tfa!{"totp"%3Atrue,"recovery"%3A[1,2]}:68F1A2B3::c2ln"#;
+        let challenge = Challenge::of(&row(ticket)).expect("a challenge");
+        assert!(challenge.takes_codes && !format!("{challenge:?}").contains("68F1"), "{challenge:?}");
+        let call = second_factor("root@pam", &challenge, &Secret::new("123456"));
+        assert!(!format!("{call:?}").contains("123456"));
+        let body = String::from_utf8(call.body()).expect("text");
+        assert!(
+            body.starts_with("username=root%40pam&password=totp%3A123456&tfa-challenge=PVE%3A%21tfa%21"),
+            "{body}"
+        );
+        let key = Challenge::of(&row(r#"PVE:!tfa!{"webauthn"%3A{}}:68F1A2B3::c2ln"#)).expect("a challenge");
+        assert!(!key.takes_codes);
+        for other in ["PVE:root@pam:68F1A2B3::c2ln", "PVE:!tfa!rubbish:1::x", "PVE:!tfa!\u{1b}:1::x", ""] {
+            assert_eq!(Challenge::of(&row(other)), None, "{other}");
+        }
     }
 
     #[test]

@@ -103,6 +103,9 @@ pub struct User {
     pub facts: BTreeMap<String, String>,
     /// Its password, in the realm `pve`.
     pub password: Option<String>,
+    /// The code that it needs besides, if it has TOTP. The real one changes every 30 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totp: Option<String>,
     /// Its tokens by name.
     pub tokens: BTreeMap<String, Token>,
 }

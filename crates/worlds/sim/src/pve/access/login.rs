@@ -183,25 +183,73 @@ fn create_ticket(dc: &mut Datacentre, ground: &mut Ground, _: &mut Call, params:
     if let Some(realm) = params.text("realm").filter(|_| !user.contains('@')) {
         user = format!("{user}@{realm}");
     }
-    let password = params.text_or_empty("password");
     let known = formats::user_id_fault(&user).is_none() && dc.access.is_enabled(&user, ground.now);
-    let renewed = ticket_user(dc, ground.now, &password).is_some_and(|ticket_user| ticket_user == user);
-    let right = dc.access.users.get(&user).is_some_and(|user| user.password.as_deref() == Some(&*password));
-    if !known || !renewed && !right {
+    let Some(proof) = proof(dc, ground.now, &user, params).filter(|_| known) else {
         return Err(ApiError::status(401, "authentication failure\n").into());
-    }
+    };
     let (ticket, csrf) = ticket(dc, ground.now, &user);
-    let mut data = json!({
-        "username": user,
-        "ticket": ticket,
-        "CSRFPreventionToken": csrf,
-        "cap": capabilities(dc, &user),
-    });
+    let mut data = json!({ "username": user, "ticket": ticket, "CSRFPreventionToken": csrf });
+    match proof {
+        Proof::Whole => data["cap"] = capabilities(dc, &user),
+        Proof::Half => {
+            data["ticket"] = challenge(dc, ground.now, &user).into();
+            data["NeedTFA"] = 1.into();
+        }
+    }
     let caller = Caller { id: user, token: false };
     if let Some(name) = dc.cluster.as_ref().filter(|_| dc.may(&caller, "/", &["Sys.Audit"])) {
         data["clustername"] = name.clone().into();
     }
     Ok(data.into())
+}
+
+/// How far somebody has shown who they are.
+enum Proof {
+    Whole,
+    /// A second factor is missing.
+    Half,
+}
+
+/// Looks at what somebody shows, as `create_ticket_do` and `authenticate_2nd_new_do` of pve-access-control do: the
+/// answer to a challenge stands in `password`, behind its kind and a colon; `otp` has one that comes unasked.
+fn proof(dc: &Datacentre, now: Time, user: &str, params: &Params) -> Option<Proof> {
+    let password = params.text_or_empty("password");
+    let entry = dc.access.users.get(user);
+    let code = entry.and_then(|entry| entry.totp.as_ref()).map(|code| format!("totp:{code}"));
+    if let Some(challenge) = params.text("tfa-challenge") {
+        let asked = params.text("otp").is_none() && is_challenge(dc, now, user, &challenge);
+        return (asked && code.as_ref() == Some(&password)).then_some(Proof::Whole);
+    }
+    if ticket_user(dc, now, &password).is_some_and(|ticket_user| ticket_user == user) {
+        return Some(Proof::Whole);
+    }
+    if entry.is_none_or(|entry| entry.password.as_deref() != Some(&*password)) {
+        return None;
+    }
+    match (code, params.text("otp")) {
+        (None, None) => Some(Proof::Whole),
+        (Some(_), None) => Some(Proof::Half),
+        // "no such challenge"
+        (None, Some(_)) => None,
+        (Some(code), Some(given)) => (code == given).then_some(Proof::Whole),
+    }
+}
+
+/// Makes a ticket that is good for nothing but a second factor. Whose it is stands in its signature alone, and colons
+/// are escaped (`PVE::Ticket::assemble_rsa_ticket`).
+fn challenge(dc: &Datacentre, now: Time, user: &str) -> String {
+    let head = format!("PVE:!tfa!{{\"totp\"%3Atrue}}:{:08X}", now.unix_seconds());
+    let signature = signed(dc.access.signature, &format!("{head}:{user}"));
+    format!("{head}::{signature}")
+}
+
+fn is_challenge(dc: &Datacentre, now: Time, user: &str, ticket: &str) -> bool {
+    let Some((head, signature)) = ticket.split_once("::") else { return false };
+    let made = head.rsplit(':').next().and_then(|time| u64::from_str_radix(time, 16).ok());
+    let age = made.and_then(|made| now.unix_seconds().checked_sub(made));
+    head.starts_with("PVE:!tfa!")
+        && age.is_some_and(|age| age <= LIFETIME)
+        && signature == signed(dc.access.signature, &format!("{head}:{user}"))
 }
 
 /// The paths that a login answer sums up, and the beginnings of privileges that count there.
