@@ -11,7 +11,7 @@ use ichor_plan::ClusterPlan;
 use serde_json::{Map, Value, json};
 
 use super::{Clock, Course, Reader, log::Log};
-use crate::terminal::Pipe;
+use crate::{render::document::inert, terminal::Pipe};
 
 /// The number of the language. It grows when a key changes its meaning or goes; new keys and events may come.
 pub const SCHEMA: u32 = 1;
@@ -72,7 +72,7 @@ fn envelope(object: Value, now: Duration) -> String {
     if let Value::Object(own) = object {
         whole.extend(own);
     }
-    Value::Object(whole).to_string() + "\n"
+    inert(&Value::Object(whole).to_string()) + "\n"
 }
 
 fn object(course: &Course, event: &Event) -> Value {
