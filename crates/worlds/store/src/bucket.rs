@@ -180,7 +180,7 @@ fn deepest(error: &dyn std::error::Error) -> String {
 /// Makes a server's text fit for a line. The query of an address may be a signature.
 fn clean(text: &str) -> String {
     let words: Vec<String> = text
-        .split(|c: char| c.is_whitespace() || c.is_control())
+        .split(|c: char| c.is_whitespace() || c.is_control() || is_trick(c))
         .filter(|word| !word.is_empty())
         .map(|word| match word.split_once('?') {
             Some((before, _)) if before.contains("://") => format!("{before}?..."),
@@ -194,13 +194,19 @@ fn clean(text: &str) -> String {
     text.chars().take(MAX_TEXT).chain("...".chars()).collect()
 }
 
+/// Characters that turn the direction of text around, or that nobody sees.
+const fn is_trick(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::clean;
 
     #[test]
     fn the_text_of_a_server_cannot_move_the_cursor_or_show_a_signature() {
-        let text = "error sending request for url\n(https://a.example/b?sig=SECRET&se=1)\u{1b}[2J gone";
+        let text =
+            "error sending request for url\n(https://a.example/b?sig=SECRET&se=1)\u{1b}[2J\u{202e} gone";
         assert_eq!(clean(text), "error sending request for url (https://a.example/b?... [2J gone");
         assert_eq!(clean(&"x".repeat(1000)).chars().count(), super::MAX_TEXT + 3);
     }

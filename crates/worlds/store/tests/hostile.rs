@@ -163,7 +163,8 @@ async fn endure(name: &str, scheme: &str, trick: &Trick, tls: Option<TlsAcceptor
                 told
             }
         };
-        assert!(!told.chars().any(char::is_control), "{name}: {act}: {told:?}");
+        let steers = |c: char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c);
+        assert!(!told.contains(steers), "{name}: {act}: {told:?}");
         assert!(!told.contains(SECRET), "{name}: {act}: {told}");
         said.push((act.to_owned(), told));
     }
