@@ -154,16 +154,16 @@ impl Dial for Hostile {
 }
 
 async fn serve(mut line: impl Stream, trick: Trick, sent: &AtomicUsize, heard: &AtomicUsize) {
-    let mut head = Vec::new();
-    while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+    let mut request = Vec::new();
+    while !request.windows(4).any(|four| four == b"\r\n\r\n") {
         let mut piece = [0; 4096];
         match line.read(&mut piece).await {
-            Ok(read) if read > 0 => head.extend(&piece[..read]),
+            Ok(read) if read > 0 => request.extend(&piece[..read]),
             _ => return,
         }
         heard.fetch_add(1, Ordering::SeqCst);
     }
-    if line.write_all(&reflected(&trick.says, &head)).await.is_err() {
+    if line.write_all(&reflected(&trick.says, &request)).await.is_err() {
         return;
     }
     while let Some((more, pause)) = &trick.goes_on {
@@ -182,14 +182,14 @@ async fn serve(mut line: impl Stream, trick: Trick, sent: &AtomicUsize, heard: &
 }
 
 /// Puts the request into an answer that repeats it.
-fn reflected(says: &[u8], head: &[u8]) -> Vec<u8> {
+fn reflected(says: &[u8], request: &[u8]) -> Vec<u8> {
     let says = String::from_utf8_lossy(says).into_owned();
     if !says.contains("HEARD") {
         return says.into_bytes();
     }
-    let heard = String::from_utf8_lossy(head).replace("\r\n", " ");
+    let request = String::from_utf8_lossy(request).replace("\r\n", " ");
     let (_, body) = says.split_once("\r\n\r\n").unwrap_or_default();
-    let body = body.replace("HEARD", &heard);
+    let body = body.replace("HEARD", &request);
     let status = says.lines().next().unwrap_or_default();
     format!("{status}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }

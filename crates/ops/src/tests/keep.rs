@@ -294,10 +294,10 @@ impl Dying {
 
 impl Objects for Dying {
     fn get<'a>(&'a self, key: &'a str) -> Answer<'a, Option<Object>> {
-        match self.is_dead() {
-            true => async { Err(Fault::NotReached("nobody is there any more".into())) }.boxed(),
-            false => self.bucket.get(key),
+        if self.is_dead() {
+            return async { Err(Fault::NotReached("nobody is there any more".into())) }.boxed();
         }
+        self.bucket.get(key)
     }
 
     fn create<'a>(&'a self, key: &'a str, bytes: &'a [u8]) -> Answer<'a, Put> {
