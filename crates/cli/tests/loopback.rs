@@ -244,6 +244,20 @@ impl Served {
         fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("a mode");
     }
 
+    /// Puts a secret into every place that can hold one, and names it in the inventory.
+    fn hide(&self) {
+        let inventory = fs::read_to_string(self.path("ichor.yaml")).expect("an inventory");
+        let inventory = inventory.replace("{env: ICHOR_PVE_TOKEN}", "{file: token}") + NAMES;
+        self.write("ichor.yaml", &inventory, 0o644);
+        self.write("token", &self.token, 0o600);
+        self.write("password", PASSWORD, 0o600);
+        self.write("home/.vault-token", OF_VAULT, 0o600);
+        self.write("patch.yaml", &format!("machine:\n  env:\n    TOKEN: {PATCH}\n"), 0o600);
+        self.write("values.sops.yaml", &format!("vpn: {{key: {IN_SOPS}}}\n"), 0o600);
+        self.write("give", &format!("{GIVE}echo {OF_COMMAND}\n"), 0o700);
+        self.write("edit", &format!("{GIVE}echo '# more' >> \"$1\"\n"), 0o700);
+    }
+
     /// Runs a verb with open doors: whatever it writes, others can read, unless it sees to that itself.
     fn run_open(&self, vault: &str, arguments: &[&str]) -> Output {
         let mut command = Command::new("sh");
@@ -331,16 +345,7 @@ fn may_hold_secrets(path: &str) -> bool {
 fn no_secret_gets_out_of_the_program() {
     let served = Served::new(63, "{cp: {role: control-plane, count: 1}}");
     let vault = vault();
-    let inventory = fs::read_to_string(served.path("ichor.yaml")).expect("an inventory");
-    let inventory = inventory.replace("{env: ICHOR_PVE_TOKEN}", "{file: token}") + NAMES;
-    served.write("ichor.yaml", &inventory, 0o644);
-    served.write("token", &served.token, 0o600);
-    served.write("password", PASSWORD, 0o600);
-    served.write("home/.vault-token", OF_VAULT, 0o600);
-    served.write("patch.yaml", &format!("machine:\n  env:\n    TOKEN: {PATCH}\n"), 0o600);
-    served.write("values.sops.yaml", &format!("vpn: {{key: {IN_SOPS}}}\n"), 0o600);
-    served.write("give", &format!("{GIVE}echo {OF_COMMAND}\n"), 0o700);
-    served.write("edit", &format!("{GIVE}echo '# more' >> \"$1\"\n"), 0o700);
+    served.hide();
     let run = |arguments: &[&str]| served.run_open(&vault, arguments);
     let succeed = |arguments: &[&str]| {
         let output = run(arguments);

@@ -143,11 +143,11 @@ fn bucket(answer: String) -> u16 {
     let port = listener.local_addr().expect("an address").port();
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut head = [0; 8192];
-            let read = stream.read(&mut head).unwrap_or(0);
+            let mut request = [0; 8192];
+            let read = stream.read(&mut request).unwrap_or(0);
             // What was sent comes back in the words of the refusal.
-            let heard = String::from_utf8_lossy(&head[..read]).replace("\r\n", " ");
-            let body = answer.replace("HEARD", &heard);
+            let request = String::from_utf8_lossy(&request[..read]).replace("\r\n", " ");
+            let body = answer.replace("HEARD", &request);
             let length = body.len();
             let _ = stream.write_all(
                 format!(
