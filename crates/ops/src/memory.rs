@@ -6,12 +6,13 @@ use std::{
     ffi::OsString,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use ichor_machineconfig::{pki::Timestamp, secrets::SecretText};
-use ichor_net::{Endpoint, Trust};
-use ichor_port::{Request, Response, TransportError};
+use ichor_net::{Dial, Endpoint, HttpClient, Trust};
+use ichor_port::{Http, Request, Response, TransportError};
 use zeroize::Zeroizing;
 
 use crate::system::{
@@ -37,6 +38,8 @@ pub struct Memory {
     pub programs: BTreeMap<String, Option<String>>,
     /// What servers answer, by method and target.
     pub web: Vec<(String, (u16, String))>,
+    /// What leads to servers that are asked for real, and whom to trust there, whoever else is to be trusted.
+    pub dialer: Option<(Arc<dyn Dial>, Trust)>,
     /// What they were asked.
     pub asked: RefCell<Vec<Request>>,
     pub later: Cell<u64>,
@@ -220,8 +223,11 @@ impl System for Memory {
         server: &Endpoint,
         _: &Trust,
         request: Request,
-        _: Duration,
+        within: Duration,
     ) -> Result<Response, TransportError> {
+        if let Some((dialer, trust)) = &self.dialer {
+            return ask_over(Arc::clone(dialer), trust.clone(), server, request, within);
+        }
         let call = format!("{} {}", request.method, request.target);
         let answer = self.web.iter().find(|(asked, _)| *asked == call).map(|(_, answer)| answer.clone());
         self.asked.borrow_mut().push(request);
@@ -233,4 +239,21 @@ impl System for Memory {
     fn sync_directory(&self, _: &Path) -> io::Result<()> {
         self.act()
     }
+}
+
+/// Asks a server in virtual time, on a thread of its own as the real system does.
+fn ask_over(
+    dialer: Arc<dyn Dial>,
+    trust: Trust,
+    server: &Endpoint,
+    request: Request,
+    within: Duration,
+) -> Result<Response, TransportError> {
+    let asking = || {
+        let client = HttpClient::new(server.clone(), trust, None, dialer).expect("a client");
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().start_paused(true).build().expect("a runtime");
+        runtime.block_on(client.send(request, within))
+    };
+    std::thread::scope(|scope| scope.spawn(asking).join()).expect("no panic")
 }

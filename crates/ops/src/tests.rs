@@ -6,6 +6,7 @@ mod bad_worlds;
 mod crashes;
 mod doctor;
 mod drift;
+mod hostile;
 mod keep;
 mod live;
 mod matrix;

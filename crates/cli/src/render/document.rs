@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::text::visible;
+
 /// Returns a value to which something can be added.
 pub fn value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("what is shown has text as keys")
@@ -10,7 +12,23 @@ pub fn value(value: &impl Serialize) -> Value {
 
 /// Returns a value as JSON for people to read too.
 pub fn json(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("what is shown has text as keys") + "\n"
+    let text = serde_json::to_string_pretty(value).expect("what is shown has text as keys");
+    inert(&text) + "\n"
+}
+
+/// Escapes what JSON may hold as it is and a terminal should not get: it says the same to programs.
+pub fn inert(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Outside texts there are only these two, and in them they are escaped already.
+        if c == '\n' || c == ' ' || visible(c) == c {
+            text.push(c);
+        } else {
+            let mut units = [0; 2];
+            text.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    text
 }
 
 /// Returns a value as YAML, in the same shape as JSON.
@@ -35,6 +53,15 @@ mod tests {
         let text = yaml(&value);
         assert_eq!(serde_saphyr::from_str::<Value>(&text).expect("YAML"), value);
         assert!(!text.contains('\u{1b}') && !text.contains('\u{9b}'));
+    }
+
+    #[test]
+    fn what_steers_terminals_is_escaped_and_means_the_same() {
+        let value = json!({ "name\u{202e}": "a\u{1b}[2J\u{7f}\u{9b}31m\u{200b}\u{e0001}\u{1f600}\n\"\\" });
+        let text = json(&value);
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value);
+        assert!(text.contains('\u{1f600}'), "{text}");
+        assert!(text.chars().all(|c| c == '\n' || super::visible(c) == c), "{text:?}");
     }
 
     #[test]

@@ -377,3 +377,88 @@ fn nothing_is_told_of_other_broken_files() {
         search(&lab(file, content), file);
     }
 }
+
+/// What verbs do to a rehearsal, besides what they do elsewhere: they write plans, access, a journal and a lab.
+const REHEARSED: [(&str, &[&str]); 9] = [
+    ("secrets import", &["--lab", "exported.yaml"]),
+    ("plan", &["--lab", "--out", "plan.json"]),
+    ("up", &["--lab", "plan.json"]),
+    ("status", &["--lab"]),
+    ("health", &["--lab", "-o", "json"]),
+    ("kubeconfig", &["--lab", "--out", "lab-k"]),
+    ("talosconfig", &["--lab", "--out", "lab-t"]),
+    ("man", &["pages"]),
+    ("destroy", &["--lab", "--yes", "--all"]),
+];
+
+/// Files that are there before a verb is run, or that somebody asked for who wants to have the secrets.
+fn may_hold_secrets(path: &str) -> bool {
+    let given = ["work/canary.yaml", "work/password", "work/patch.yaml", "work/ichor.yaml"];
+    let asked = ["work/exported.yaml", "work/t", "work/k", "work/lab-k", "work/lab-t"];
+    // A lab is a datacentre: its machines know the secrets, and it is nobody's. In its store they are in plain.
+    let known = given.contains(&path) || asked.contains(&path) || path.starts_with("work/.ichor/lab/");
+    known
+        || ["work/rendered/", "work/other/"].iter().any(|directory| path.starts_with(directory))
+        || path == "home/.config/sops/age/keys.txt"
+}
+
+/// Returns everything below a directory.
+#[cfg(unix)]
+fn everything(at: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(at).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(everything(&path));
+        }
+        found.push(path);
+    }
+    found
+}
+
+#[cfg(unix)]
+#[test]
+fn everything_that_is_written_is_for_its_owner_alone_whatever_the_umask() {
+    use std::os::unix::fs::PermissionsExt;
+    let lab = lab("", b"");
+    let given = everything(lab.root.path());
+    let all = runs().into_iter().chain(REHEARSED.map(|(verb, rest)| (verb, rest.to_vec())));
+    for (verb, rest) in all {
+        let mut command = assert_cmd::Command::new("sh");
+        command.args(["-c", "umask 000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ichor")]);
+        command.args(verb.split(' ')).args(&rest).current_dir(lab.path("")).timeout(super::DEADLINE);
+        command.env("HOME", lab.home()).env("CANARY_SERVICE", SERVICE).env("EDITOR", "true");
+        for name in ["XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "SOPS_AGE_KEY", "SOPS_AGE_KEY_FILE", "KUBECONFIG"]
+        {
+            command.env_remove(name);
+        }
+        let outcome = Outcome::of(&mut command);
+        let must_succeed = REHEARSED.iter().any(|(name, words)| (*name, *words) == (verb, rest.as_slice()));
+        assert!(!must_succeed || [0, 2].contains(&outcome.code), "{verb} {rest:?}: {}", outcome.stderr);
+    }
+    let forbidden = forbidden();
+    let mut written = 0;
+    for path in everything(lab.root.path()).into_iter().filter(|path| !given.contains(path)) {
+        let shown = path.strip_prefix(lab.root.path()).expect("below").display().to_string();
+        // The manual is for everybody whom the umask lets.
+        if shown.starts_with("work/pages") {
+            continue;
+        }
+        let mode = fs::symlink_metadata(&path).expect("something").permissions().mode() & 0o777;
+        let open = if is_for_everybody(&shown) { 0o022 } else { 0o077 };
+        assert_eq!(mode & open, 0, "{shown}: {mode:o}");
+        written += 1;
+        if path.is_file() && !may_hold_secrets(&shown) {
+            let text = String::from_utf8_lossy(&fs::read(&path).expect("a file")).into_owned();
+            for secret in &forbidden {
+                assert!(!clean(&text).contains(secret), "{shown} holds {secret}");
+            }
+        }
+    }
+    assert!(written > 40, "{written}");
+}
+
+/// What holds nothing that others may not read: still nobody else may change it.
+fn is_for_everybody(path: &str) -> bool {
+    ["home/.config", "home"].contains(&path)
+}

@@ -6,6 +6,7 @@ mod discovery;
 mod doctor;
 mod findings;
 mod hostile;
+mod hostile_servers;
 mod keeping;
 mod lab_events;
 mod rendering;

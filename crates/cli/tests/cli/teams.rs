@@ -281,3 +281,74 @@ fn a_bucket_that_is_not_reached_stops_a_verb_before_it_begins_and_check_needs_no
         unknown.stderr
     );
 }
+
+/// Lets calls meet a fault in the lab of a rehearsal; none, if there is none.
+fn spoil(lab: &Lab, plan: &Value) {
+    lab.write("faults.json", plan.to_string());
+    let set = lab.run(&["lab", "faults", "--state", ".ichor/lab/a/lab.json", "faults.json"]);
+    assert_eq!(set.code, 0, "{}", set.stderr);
+}
+
+/// Returns the calls to Proxmox that change something.
+fn changes(lab: &Lab) -> Vec<String> {
+    let state = lab.run(&["lab", "state", "--state", ".ichor/lab/a/lab.json"]);
+    let state: Value = serde_json::from_str(&state.stdout).expect("JSON");
+    let calls = state["ground"]["record"]["calls"].as_array().expect("calls").clone();
+    let word = |call: &Value, key: &str| call[key].as_str().unwrap_or_default().to_owned();
+    let changing = calls.iter().filter(|call| call["server"] == "pve" && call["method"] != "GET");
+    changing.map(|call| format!("{} {}", word(call, "method"), word(call, "path"))).collect()
+}
+
+#[test]
+fn a_run_that_loses_its_lock_begins_nothing_more_and_the_next_one_finishes() {
+    let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
+    assert_eq!(lab.run(&["--lab", "plan"]).code, 2);
+    // VMs take longer than it takes to notice that the lock is gone.
+    spoil(
+        &lab,
+        &serde_json::json!([{
+            "server": "pve", "method": "POST", "path": "/nodes/*/qemu", "occurrence": 0,
+            "fault": { "slow": { "millis": 15_000 } },
+        }]),
+    );
+    let mut up = Command::new(env!("CARGO_BIN_EXE_ichor"))
+        .args(["--lab", "up", "--yes", "--json"])
+        .current_dir(lab.path(""))
+        .env("HOME", lab.home())
+        .env_remove("XDG_CONFIG_HOME")
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(lab.path("said")).expect("a file"))
+        .stderr(fs::File::create(lab.path("told")).expect("a file"))
+        .spawn()
+        .expect("the program runs");
+    let said = || fs::read_to_string(lab.path("said")).unwrap_or_default();
+    until("VMs are being made", || said().contains("machine/cp-1/create"));
+    let generations = || {
+        let names = fs::read_dir(lab.path(".ichor/lab/a/generations")).expect("generations");
+        let mut names: Vec<_> = names.flatten().map(|name| name.file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = generations();
+    let broken = lab.run(&["--lab", "lock", "break", "--yes"]);
+    assert_eq!(broken.code, 0, "{}", broken.stderr);
+    let code = up.wait().expect("an end").code();
+    let told = fs::read_to_string(lab.path("told")).expect("what it told");
+    assert_eq!(code, Some(6), "{told}");
+    assert!(told.contains("ICH-2144") && told.contains("was lost"), "{told}");
+    // What was in flight is done, and nothing came after it.
+    let made = changes(&lab);
+    assert!(made.iter().any(|call| call.ends_with("/qemu")), "{made:?}");
+    assert!(!made.iter().any(|call| call.ends_with("/status/start")), "{made:?}");
+    assert_eq!(generations(), before, "it wrote to the store after its lock was lost");
+    let log = lab.run(&["--lab", "log", "show", "-o", "json"]);
+    let log: Value = serde_json::from_str(&log.stdout).expect("JSON");
+    let last = log["entries"].as_array().and_then(|entries| entries.last()).expect("an entry");
+    assert_eq!((&last["verb"], &last["outcome"]), (&"up".into(), &"lost-lock".into()));
+    spoil(&lab, &serde_json::json!([]));
+    let next = lab.run(&["--lab", "up", "--yes"]);
+    assert_eq!(next.code, 0, "{}", next.stderr);
+    assert_eq!(lab.run(&["--lab", "plan"]).code, 0);
+    let verified = lab.run(&["--lab", "log", "verify"]);
+    assert_eq!(verified.code, 0, "{}", verified.stderr);
+}

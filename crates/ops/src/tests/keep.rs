@@ -1,10 +1,17 @@
 //! Two machines and one bucket.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use futures_util::FutureExt;
 use ichor_model::Desired;
 use ichor_store::{
-    Bucket, Objects,
+    Answer, Bucket, Fault, Object, Objects, Put, Version,
     audit::Deed,
     lock::{Holder, Lease, Process, Request, Terms},
 };
@@ -339,4 +346,124 @@ async fn damage_is_told_with_what_is_whole_and_how_to_go_back() {
         Keep::over(&bob, "lab", store, Arc::new(bucket.clone())).trail().await.expect("good again");
         bucket.create(&key, &good.bytes).await.expect("brought back");
     }
+}
+
+/// A bucket whose owner dies at an act that changes something: before it, or after it and without its answer.
+#[derive(Debug)]
+struct Dying {
+    bucket: Bucket,
+    left: AtomicUsize,
+    done: bool,
+}
+
+impl Dying {
+    async fn change<T>(&self, act: Answer<'_, T>) -> Result<T, Fault> {
+        let left = self.left.load(Ordering::SeqCst);
+        self.left.store(left.saturating_sub(1), Ordering::SeqCst);
+        match left {
+            0 => Err(Fault::NotReached("nobody is there any more".into())),
+            1 if self.done => act.await.and(Err(Fault::NotReached("the answer is lost".into()))),
+            1 => Err(Fault::NotReached("it was not sent".into())),
+            _ => act.await,
+        }
+    }
+
+    fn is_dead(&self) -> bool {
+        self.left.load(Ordering::SeqCst) == 0
+    }
+}
+
+impl Objects for Dying {
+    fn get<'a>(&'a self, key: &'a str) -> Answer<'a, Option<Object>> {
+        if self.is_dead() {
+            return async { Err(Fault::NotReached("nobody is there any more".into())) }.boxed();
+        }
+        self.bucket.get(key)
+    }
+
+    fn create<'a>(&'a self, key: &'a str, bytes: &'a [u8]) -> Answer<'a, Put> {
+        self.change(self.bucket.create(key, bytes)).boxed()
+    }
+
+    fn replace<'a>(&'a self, key: &'a str, bytes: &'a [u8], unchanged: &'a Version) -> Answer<'a, Put> {
+        self.change(self.bucket.replace(key, bytes, unchanged)).boxed()
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<String>> {
+        self.bucket.list(prefix)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> Answer<'a, ()> {
+        self.change(self.bucket.delete(key)).boxed()
+    }
+}
+
+/// Takes the lock of somebody who is known to be dead.
+async fn take_over(keep: &mut Keep<'_>, who: &str) -> Result<Lease, Halt> {
+    let request = Request {
+        holder: holder(who),
+        terms: Terms::default(),
+        wait: Duration::ZERO,
+        uptime: Arc::new(|| Duration::ZERO),
+        is_dead: &|_| true,
+        waiting: &|_| {},
+    };
+    keep.take(request).await.map(|(lease, _)| lease)
+}
+
+/// Changes the secrets, as every verb that does: in the mirror, in a generation, and in the trail.
+async fn change_secrets(keep: &mut Keep<'_>, memory: &Memory, file: &str, text: &str) -> Result<(), Halt> {
+    let lease = take_over(keep, text).await?;
+    memory.put(file, text.as_bytes());
+    keep.commit(&lease, "now", text).await?;
+    let deed = deed(keep, text);
+    keep.finish(&lease, deed).await?;
+    // The lock of a run that could not give it back is taken over.
+    let _ = lease.release().await;
+    Ok(())
+}
+
+/// Kills a whole run at each of its writes, and looks at the store from the same machine and from another one.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_killed_at_any_write_leaves_its_secrets_or_those_before_them() {
+    let desired = shared();
+    let file = bundle(&desired);
+    let mut kills = 0;
+    for done in [false, true] {
+        for acts in 1.. {
+            let place = format!("act {acts}, {}", if done { "done" } else { "not done" });
+            let (bucket, ann, bob) = (Bucket::in_memory(), Memory::default(), Memory::default());
+            for text in ["older", "old"] {
+                let mut hers = keep(&ann, &desired, &bucket);
+                change_secrets(&mut hers, &ann, &file, text).await.expect("a run");
+            }
+            let dying = Arc::new(Dying { bucket: bucket.clone(), left: AtomicUsize::new(acts), done });
+            let store = Store::of(site(&desired)).expect("a store");
+            let mut hers = Keep::over(&ann, "lab", store, dying.clone());
+            let ended = change_secrets(&mut hers, &ann, &file, "new").await;
+            assert!(dying.is_dead() || ended.is_ok(), "{place}: {ended:?}");
+            // Somebody else finds one of the two, and a trail that is whole.
+            let mut his = keep(&bob, &desired, &bucket);
+            his.refresh().await.unwrap_or_else(|halt| panic!("{place}: {halt:?}"));
+            let there = bob.text(&file).expect("secrets");
+            assert!(there == "new" || ended.is_err() && there == "old", "{place}: {there}");
+            assert_eq!(his.trail().await.expect("a trail").broken, None, "{place}");
+            // So does she, and both go on.
+            let mut hers = keep(&ann, &desired, &bucket);
+            hers.refresh().await.unwrap_or_else(|halt| panic!("{place}: {halt:?}"));
+            assert_eq!(ann.text(&file).as_deref(), Some(&*there), "{place}");
+            change_secrets(&mut his, &bob, &file, "his")
+                .await
+                .unwrap_or_else(|halt| panic!("{place}: {halt:?}"));
+            hers.refresh().await.unwrap_or_else(|halt| panic!("{place}: {halt:?}"));
+            assert_eq!(ann.text(&file).as_deref(), Some("his"), "{place}");
+            assert_eq!(hers.trail().await.expect("a trail").broken, None, "{place}");
+            if !dying.is_dead() {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    // The lock, a generation, an entry, a generation that names it, and the lock again.
+    assert!(kills >= 2 * 5, "{kills}");
 }

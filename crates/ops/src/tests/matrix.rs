@@ -14,6 +14,7 @@
 //!
 //! `ICHOR_CASE` chooses those whose names contain a text: a case that went wrong prints its name.
 
+mod canary;
 mod case;
 mod stage;
 mod verdict;

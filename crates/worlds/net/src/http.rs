@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::{
     body::Incoming,
     client::conn::http1::{self, SendRequest},
@@ -16,7 +16,7 @@ use hyper::{
     header::{AUTHORIZATION, HOST, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
-use ichor_port::{Http, HttpStream, Pieces, Request, Response, TransportError};
+use ichor_port::{Http, HttpStream, Pieces, Request, Response, Secret, TransportError};
 use thiserror::Error;
 use tokio::time::{Instant, timeout};
 
@@ -31,6 +31,11 @@ const MAX_BODY: usize = 32 * 1024 * 1024;
 const IDLE: Duration = Duration::from_secs(3);
 /// Most idle connections that are kept.
 const MAX_IDLE: usize = 8;
+
+/// What stands in the place of a secret that comes back.
+const MASK: &str = "******";
+/// What is shorter than this is no secret by itself.
+const SHORTEST: usize = 8;
 
 /// Where a server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,10 +173,11 @@ impl HttpClient {
     }
 
     async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+        let proof = request.authorization.clone();
         let (sender, response) = self.ask(request).await?;
         let response = self.read(response).await?;
         self.keep(sender);
-        Ok(response)
+        Ok(mask(response, proof.as_ref()))
     }
 
     async fn ask(&self, request: Request) -> Result<(Sender, hyper::Response<Incoming>), TransportError> {
@@ -240,15 +246,21 @@ impl HttpClient {
     }
 
     pub(crate) async fn read(&self, response: hyper::Response<Incoming>) -> Result<Response, TransportError> {
-        let (head, body) = head(response);
-        let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                TransportError::Unreadable(format!("the answer of {} has no end", self.endpoint))
-            } else {
-                broke_off(&self.endpoint, &error)
+        let (head, mut body) = head(response);
+        // Bytes, and not the pieces that they come in: a server can make each of them a piece of its own.
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| broke_off(&self.endpoint, &error))?;
+            let piece = frame.into_data().unwrap_or_default();
+            if bytes.len() + piece.len() > MAX_BODY {
+                return Err(TransportError::Unreadable(format!(
+                    "the answer of {} has no end",
+                    self.endpoint
+                )));
             }
-        })?;
-        Ok(Response { body: body.to_bytes().to_vec(), ..head })
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(Response { body: bytes, ..head })
     }
 
     fn silent(&self, within: Duration) -> TransportError {
@@ -281,6 +293,21 @@ fn head(response: hyper::Response<Incoming>) -> (Response, Incoming) {
     (Response { status, reason, headers: headers.collect(), body: Vec::new() }, body)
 }
 
+/// Takes what proves who asked out of a refusal, which is shown to people: some servers repeat the request there.
+pub(crate) fn mask(response: Response, proof: Option<&Secret>) -> Response {
+    let is_success = (200..300).contains(&response.status);
+    let Some(proof) = proof.filter(|_| !is_success) else { return response };
+    let whole = proof.expose();
+    // `Bearer x` and `PVEAPIToken=who=x`: the end alone is as good as the whole.
+    let end = whole.rsplit([' ', '=']).next().filter(|end| end.len() >= SHORTEST).unwrap_or(whole);
+    let hide = |text: &str| text.replace(whole, MASK).replace(end, MASK);
+    let body = String::from_utf8_lossy(&response.body);
+    if !body.contains(end) && !response.reason.contains(end) {
+        return response;
+    }
+    Response { reason: hide(&response.reason), body: hide(&body).into_bytes(), ..response }
+}
+
 fn silent(endpoint: &Endpoint, within: Duration) -> TransportError {
     TransportError::Lost(format!("{endpoint} did not answer within {within:?}"))
 }
@@ -298,6 +325,32 @@ fn is_distrust(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_does_not_say_what_proved_who_asked() {
+        let said = |status, text: &str| Response {
+            status,
+            reason: text.into(),
+            body: text.into(),
+            ..Response::default()
+        };
+        for (proof, end) in [
+            ("Bearer hvs.canary-canary", "hvs.canary-canary"),
+            ("PVEAPIToken=ann@pve!lab=11111111-2222", "11111111-2222"),
+            ("PVEAuthCookie=PVE%3Aann%3A4EEC61E2", "PVE%3Aann%3A4EEC61E2"),
+            ("short=x", "short=x"),
+        ] {
+            let proof = Secret::new(proof);
+            for text in [proof.expose(), end] {
+                let text = format!("you sent {text}, and that is wrong");
+                let shown = mask(said(500, &text), Some(&proof));
+                let shown = format!("{} {}", shown.reason, String::from_utf8_lossy(&shown.body));
+                assert!(!shown.contains(end) && shown.matches("that is wrong").count() == 2, "{shown}");
+                assert_eq!(mask(said(200, &text), Some(&proof)), said(200, &text), "an answer is as it is");
+                assert_eq!(mask(said(500, &text), None), said(500, &text));
+            }
+        }
+    }
 
     #[test]
     fn endpoints_are_urls_without_a_path() {

@@ -26,7 +26,7 @@ use tokio_tungstenite::{
     },
 };
 
-use crate::HttpClient;
+use crate::{HttpClient, http::mask};
 
 /// Most bytes of a message. Proxmox sends at most 128 KiB at once.
 const MAX_MESSAGE: usize = 256 * 1024;
@@ -73,6 +73,7 @@ impl HttpClient {
         protocol: &'static str,
         until: Instant,
     ) -> Result<Socket, NotOpened> {
+        let proof = request.authorization.clone();
         let mut request = self.build(request)?;
         let headers = request.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -85,7 +86,7 @@ impl HttpClient {
         let mut sender = self.connect().await?;
         let mut response = sender.send_request(request).await.map_err(|error| self.lost(&error))?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(NotOpened::Answered(self.read(response).await?));
+            return Err(NotOpened::Answered(mask(self.read(response).await?, proof.as_ref())));
         }
         let accept = STANDARD.encode(Sha1::digest(format!("{key}{ACCEPT}")));
         if response.headers().get(SEC_WEBSOCKET_ACCEPT).map(HeaderValue::as_bytes) != Some(accept.as_bytes())
@@ -97,6 +98,8 @@ impl HttpClient {
         let mut config = WebSocketConfig::default();
         config.max_frame_size = Some(MAX_MESSAGE);
         config.max_message_size = Some(MAX_MESSAGE);
+        // A server that asks for signs of life and reads none of them would have all of them kept.
+        config.max_write_buffer_size = MAX_MESSAGE;
         let stream = WebSocketStream::from_raw_socket(TokioIo::new(stream), Role::Client, Some(config)).await;
         Ok(Socket { stream, server: self.endpoint.to_string(), until })
     }

@@ -13,11 +13,8 @@ use object_store::{
 };
 use thiserror::Error;
 
-use crate::{Bucket, digest};
+use crate::{Bucket, digest, line::Line};
 
-/// How long a connection, and a whole request, may take.
-const CONNECTING: Duration = Duration::from_secs(5);
-const ASKING: Duration = Duration::from_secs(10);
 /// How often a request is sent again, and for how long at most. A lease must outlive it.
 const RETRIES: usize = 2;
 const RETRYING: Duration = Duration::from_secs(12);
@@ -219,7 +216,7 @@ impl Address {
             self.check_endpoint(&endpoint)?;
             builder = builder.with_endpoint(endpoint);
         }
-        let built = builder.with_client_options(client).with_retry(retry()).build();
+        let built = builder.with_client_options(client).with_http_connector(Line).with_retry(retry()).build();
         built.map(|store| Arc::new(store) as _).map_err(|error| unbuilt(&error))
     }
 
@@ -234,7 +231,8 @@ impl Address {
             self.check_endpoint(endpoint)?;
             builder = builder.with_base_url(endpoint);
         }
-        let built = builder.with_client_options(client(self.endpoint.as_deref())).with_retry(retry()).build();
+        let client = client(self.endpoint.as_deref());
+        let built = builder.with_client_options(client).with_http_connector(Line).with_retry(retry()).build();
         built.map(|store| Arc::new(store) as _).map_err(|error| unbuilt(&error))
     }
 
@@ -257,7 +255,7 @@ impl Address {
             self.check_endpoint(&endpoint)?;
             builder = builder.with_endpoint(endpoint);
         }
-        let built = builder.with_client_options(client).with_retry(retry()).build();
+        let built = builder.with_client_options(client).with_http_connector(Line).with_retry(retry()).build();
         built.map(|store| Arc::new(store) as _).map_err(|error| unbuilt(&error))
     }
 
@@ -315,7 +313,7 @@ fn is_loopback(host: &str) -> bool {
 /// HTTP without encryption is spoken with an endpoint that was judged, and with nobody that it leads to.
 fn client(endpoint: Option<&str>) -> ClientOptions {
     let plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
-    ClientOptions::new().with_allow_http(plain).with_connect_timeout(CONNECTING).with_timeout(ASKING)
+    ClientOptions::new().with_allow_http(plain)
 }
 
 fn retry() -> RetryConfig {

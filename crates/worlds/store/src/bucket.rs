@@ -1,6 +1,6 @@
 //! Objects in a bucket of S3, Google Cloud Storage or Azure.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt};
 use object_store::{
@@ -8,10 +8,15 @@ use object_store::{
     path::Path,
 };
 
+use tokio::time::timeout;
+
 use crate::objects::{Answer, Fault, MAX_BYTES, Object, Objects, Put, Version};
 
 /// Most names that are listed.
 const MAX_NAMES: usize = 100_000;
+/// Longest that an act may take, all its requests together: a server can have one more page again and again. A lease must
+/// outlive it.
+const WITHIN: Duration = Duration::from_secs(30);
 /// Longest text of a server that is repeated.
 const MAX_TEXT: usize = 300;
 
@@ -68,7 +73,7 @@ impl Bucket {
 
 impl Objects for Bucket {
     fn get<'a>(&'a self, key: &'a str) -> Answer<'a, Option<Object>> {
-        async move {
+        in_time(async move {
             let found = match self.store.get(&self.path(key)).await {
                 Ok(found) => found,
                 Err(Error::NotFound { .. }) => return Ok(None),
@@ -85,21 +90,20 @@ impl Objects for Bucket {
                 bytes.extend_from_slice(&piece);
             }
             Ok(Some(Object { bytes, version }))
-        }
-        .boxed()
+        })
     }
 
     fn create<'a>(&'a self, key: &'a str, bytes: &'a [u8]) -> Answer<'a, Put> {
-        self.put(key, bytes, PutMode::Create).boxed()
+        in_time(self.put(key, bytes, PutMode::Create))
     }
 
     fn replace<'a>(&'a self, key: &'a str, bytes: &'a [u8], unchanged: &'a Version) -> Answer<'a, Put> {
         let version = UpdateVersion { e_tag: unchanged.tag.clone(), version: unchanged.number.clone() };
-        self.put(key, bytes, PutMode::Update(version)).boxed()
+        in_time(self.put(key, bytes, PutMode::Update(version)))
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<String>> {
-        async move {
+        in_time(async move {
             let mut names = Vec::new();
             let path = self.path(prefix.trim_end_matches('/'));
             let mut found = self.store.list(Some(&path));
@@ -114,19 +118,26 @@ impl Objects for Bucket {
             }
             names.sort();
             Ok(names)
-        }
-        .boxed()
+        })
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> Answer<'a, ()> {
-        async move {
+        in_time(async move {
             match self.store.delete(&self.path(key)).await {
                 Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(fault(&error)),
             }
-        }
-        .boxed()
+        })
     }
+}
+
+/// Ends an act that does not end by itself.
+fn in_time<'a, T: 'a>(act: impl Future<Output = Result<T, Fault>> + Send + 'a) -> Answer<'a, T> {
+    async move {
+        let late = |_| Err(Fault::NotReached(format!("it came to no end within {WITHIN:?}")));
+        timeout(WITHIN, act).await.unwrap_or_else(late)
+    }
+    .boxed()
 }
 
 fn fault(error: &Error) -> Fault {
@@ -169,7 +180,7 @@ fn deepest(error: &dyn std::error::Error) -> String {
 /// Makes a server's text fit for a line. The query of an address may be a signature.
 fn clean(text: &str) -> String {
     let words: Vec<String> = text
-        .split(|c: char| c.is_whitespace() || c.is_control())
+        .split(|c: char| c.is_whitespace() || c.is_control() || is_trick(c))
         .filter(|word| !word.is_empty())
         .map(|word| match word.split_once('?') {
             Some((before, _)) if before.contains("://") => format!("{before}?..."),
@@ -183,13 +194,19 @@ fn clean(text: &str) -> String {
     text.chars().take(MAX_TEXT).chain("...".chars()).collect()
 }
 
+/// Characters that turn the direction of text around, or that nobody sees.
+const fn is_trick(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::clean;
 
     #[test]
     fn the_text_of_a_server_cannot_move_the_cursor_or_show_a_signature() {
-        let text = "error sending request for url\n(https://a.example/b?sig=SECRET&se=1)\u{1b}[2J gone";
+        let text =
+            "error sending request for url\n(https://a.example/b?sig=SECRET&se=1)\u{1b}[2J\u{202e} gone";
         assert_eq!(clean(text), "error sending request for url (https://a.example/b?... [2J gone");
         assert_eq!(clean(&"x".repeat(1000)).chars().count(), super::MAX_TEXT + 3);
     }

@@ -14,6 +14,7 @@ pub mod audit;
 mod bucket;
 mod directory;
 pub mod generation;
+mod line;
 pub mod lock;
 mod objects;
 mod probe;

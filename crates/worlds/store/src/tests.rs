@@ -588,3 +588,137 @@ async fn two_who_add_at_once_both_get_an_entry() {
     let read = audit::read(&*objects, None).await.expect("read");
     assert_eq!((read.broken, read.entries.len()), (None, 8));
 }
+
+// ---- whole runs
+
+/// Takes the lock of a store of any kind.
+async fn lock_for(
+    objects: &Arc<dyn Objects>,
+    run: &str,
+    wait: Duration,
+    dead: bool,
+) -> Result<(Lease, Option<Holder>), NotTaken> {
+    let request = Request {
+        holder: holder(run),
+        terms: TERMS,
+        wait,
+        uptime: uptime(),
+        is_dead: &|_| dead,
+        waiting: &|_| {},
+    };
+    lock::take(objects.clone(), request).await
+}
+
+/// Does everything that a run does with a store: it takes the lock, renews it, says what it did, writes the next
+/// generation, and gives the lock back.
+async fn whole_run(objects: &Arc<dyn Objects>, text: &str, dead: bool) -> Result<(), String> {
+    let told = |error: &dyn std::fmt::Display| error.to_string();
+    let (lease, _) = lock_for(objects, text, Duration::ZERO, dead).await.map_err(|it| told(&it))?;
+    let newest = generation::newest(&**objects, None).await.map_err(|it| told(&it))?;
+    lease.renew().await.map_err(|it| told(&it))?;
+    let anchor = newest.as_ref().and_then(|newest| newest.audit.as_ref());
+    let end = audit::add(&**objects, anchor, &deed(0)).await.map_err(|it| told(&it))?;
+    lease.check().map_err(|it| told(&it))?;
+    let files = files(text);
+    let draft = Draft { files: &files, audit: Some(&end), at: "now", by: "ann@laptop" };
+    generation::commit(&**objects, newest.as_ref(), draft).await.map_err(|it| told(&it))?;
+    lease.release().await.map_err(|it| told(&it))
+}
+
+/// What must hold in a store whose last run was killed somewhere, and that the next run goes on from there.
+async fn goes_on_after_a_kill(objects: &Arc<dyn Objects>, before: &Generation, ended: bool, place: &str) {
+    let left = generation::newest(&**objects, Some(&before.here)).await.expect(place).expect(place);
+    let text = String::from_utf8_lossy(&left.files["secrets.sops.yaml"]).into_owned();
+    assert!(text == "new" || !ended && text == "old 10", "{place}: {text}");
+    let trail = audit::read(&**objects, left.audit.as_ref()).await.expect(place);
+    assert_eq!(trail.broken, None, "{place}");
+    assert!([11, 12].contains(&trail.entries.len()), "{place}: {}", trail.entries.len());
+    assert!(text != "new" || trail.entries.len() == 12, "{place}: a generation that nobody wrote");
+    let anchor = left.audit.as_ref().expect("each has one");
+    assert_eq!(audit::astray(&**objects, anchor).await, Ok(None), "{place}");
+    let held = lock::holder(&**objects).await.expect(place);
+    assert!(!ended || held.is_none(), "{place}: it was given back");
+    if let Some(dead) = held {
+        assert_eq!(dead.run, "new", "{place}");
+        // Who does not know that it is dead is turned away, and waits long enough to know.
+        let refused = lock_for(objects, "bob", Duration::ZERO, false).await.map(drop);
+        assert_eq!(refused, Err(NotTaken::Held(Box::new(dead.clone()))), "{place}");
+        let (lease, cut) = lock_for(objects, "bob", 2 * TERMS.patience, false).await.expect(place);
+        assert_eq!(cut, Some(dead), "{place}");
+        lease.release().await.expect(place);
+    }
+    whole_run(objects, "after", true).await.expect(place);
+    let next = generation::newest(&**objects, Some(&left.here)).await.expect(place).expect(place);
+    assert_eq!((next.here.number, next.files), (left.here.number + 1, files("after")), "{place}");
+    let trail = audit::read(&**objects, next.audit.as_ref()).await.expect(place);
+    assert_eq!((trail.broken, trail.end), (None, next.audit), "{place}");
+}
+
+/// Makes a store in which eleven runs have ended well, and returns its newest generation.
+async fn eleven_runs(objects: &Arc<dyn Objects>) -> Generation {
+    for number in 0..=10 {
+        whole_run(objects, &format!("old {number}"), false).await.expect("a run");
+    }
+    generation::newest(&**objects, None).await.expect("read").expect("there")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_killed_at_any_write_of_a_bucket_leaves_a_whole_store() {
+    let mut kills = 0;
+    for done in [false, true] {
+        for acts in 0.. {
+            let place = format!("act {acts}, {}", if done { "done" } else { "not done" });
+            let bucket = Bucket::in_memory();
+            let whole: Arc<dyn Objects> = Arc::new(bucket.clone());
+            let before = eleven_runs(&whole).await;
+            let stopping = Arc::new(Moody::over(bucket, Mood::StopsAfter { acts, done }));
+            let objects: Arc<dyn Objects> = stopping.clone();
+            let ended = whole_run(&objects, "new", false).await;
+            let killed = stopping.mood() == Mood::Away;
+            assert!(killed || ended.is_ok(), "{place}: {ended:?}");
+            goes_on_after_a_kill(&whole, &before, ended.is_ok(), &place).await;
+            if !killed {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    // Lock, renewal, entry, generation, what is removed for it, and the lock again.
+    assert_eq!(kills, 2 * 6);
+}
+
+/// Copies a directory with everything in it.
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        if entry.file_type().expect("a kind").is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).expect("a file");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_killed_at_any_act_on_files_leaves_a_whole_store() {
+    let directory = tempfile::tempdir().expect("directory");
+    let prepared = directory.path().join("prepared");
+    let objects: Arc<dyn Objects> = Arc::new(Directory::new(&prepared));
+    let before = eleven_runs(&objects).await;
+    let mut kills = 0;
+    for acts in 0.. {
+        let root = directory.path().join(acts.to_string());
+        copy(&prepared, &root);
+        let whole: Arc<dyn Objects> = Arc::new(Directory::new(&root));
+        let stopping: Arc<dyn Objects> = Arc::new(Directory::stopping_after(&root, acts));
+        let ended = whole_run(&stopping, "new", false).await;
+        goes_on_after_a_kill(&whole, &before, ended.is_ok(), &format!("act {acts}")).await;
+        if ended.is_ok() {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills >= 20, "{kills}");
+}

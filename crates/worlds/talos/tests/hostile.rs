@@ -277,15 +277,26 @@ async fn other_protocols_are_no_talos() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_no_grpc_make_no_sense() {
-    for (status, kind) in [(200, "text/html"), (502, "application/grpc"), (200, "application/grpc-web")] {
+    for (status, kind) in [
+        (200, "text/html"),
+        (502, "application/grpc"),
+        (200, "application/grpc-web"),
+        (302, "application/grpc"),
+        (307, "text/html"),
+    ] {
         let server = Hostile::answering(move |_, mut respond| async move {
-            let response =
-                Response::builder().status(status).header("content-type", kind).body(()).expect("one");
+            let response = Response::builder()
+                .status(status)
+                .header("content-type", kind)
+                .header("location", "https://192.0.2.66:50000/machine.MachineService/Version")
+                .body(())
+                .expect("one");
             let mut body = respond.send_response(response, false).expect("headers");
             let _ = body.send_data(Bytes::from_static(b"<html>"), true);
         });
         let answer = ask(&server).await;
         assert!(is_nonsense(&answer), "{status} {kind}: {answer:?}");
+        assert_eq!(server.dials(), 1, "{status} {kind}: it was followed");
     }
 }
 
@@ -404,17 +415,51 @@ async fn empty_frames_without_end_are_cut() {
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const FAREWELL: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
+/// Reads until the request is there: the preface and the settings are 24 bytes and some.
+async fn hear(line: &mut Line) {
+    let mut heard = vec![0; 16 * 1024];
+    let mut length = 0;
+    while length < 200 {
+        length += line.read(&mut heard).await.unwrap_or(200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn headers_without_end_are_cut() {
+    // HEADERS of the first request that are not complete, and CONTINUATION frames that do not complete them: a header
+    // each, `x: y` without a place in the table, or nothing at all.
+    const HEADERS: [u8; 10] = [0, 0, 1, 1, 0, 0, 0, 0, 1, 0x88];
+    const HEADER: [u8; 14] = [0, 0, 5, 9, 0, 0, 0, 0, 1, 0x00, 1, b'x', 1, b'y'];
+    const EMPTY: [u8; 9] = [0, 0, 0, 9, 0, 0, 0, 0, 1];
+    for more in [&HEADER[..], &EMPTY] {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&sent);
+        let block = more.repeat(500);
+        let server = Hostile::new(move |_, mut line| {
+            let (counted, block) = (Arc::clone(&counted), block.clone());
+            async move {
+                let _ = line.write_all(&SETTINGS).await;
+                hear(&mut line).await;
+                let _ = line.write_all(&HEADERS).await;
+                while line.write_all(&block).await.is_ok() {
+                    counted.fetch_add(block.len(), Ordering::SeqCst);
+                }
+            }
+        });
+        let answer = ask(&server).await;
+        assert!(matches!(answer, Err(Error::Lost { .. } | Error::NotReached { .. })), "{answer:?}");
+        let text = answer.expect_err("no answer").to_string();
+        assert!(!text.contains(char::is_control) && text.len() < 1_000, "{text}");
+        assert!(sent.load(Ordering::SeqCst) < 4 << 20, "it took in {} bytes", sent.load(Ordering::SeqCst));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_goodbye_is_asked_again() {
     let server = Hostile::new(|number, mut line| async move {
         if number == 0 {
             let _ = line.write_all(&SETTINGS).await;
-            // The preface and the settings are 24 bytes and some; then comes the request.
-            let mut heard = vec![0; 16 * 1024];
-            let mut length = 0;
-            while length < 200 {
-                length += line.read(&mut heard).await.unwrap_or(200);
-            }
+            hear(&mut line).await;
             let _ = line.write_all(&FAREWELL).await;
             let _ = line.flush().await;
             sleep(Duration::from_secs(1)).await;
@@ -435,11 +480,7 @@ async fn a_server_that_says_goodbye_is_asked_again() {
 async fn a_server_that_says_goodbye_in_the_middle_is_not_asked_again() {
     let server = Hostile::new(|_, mut line| async move {
         let _ = line.write_all(&SETTINGS).await;
-        let mut heard = vec![0; 16 * 1024];
-        let mut length = 0;
-        while length < 200 {
-            length += line.read(&mut heard).await.unwrap_or(200);
-        }
+        hear(&mut line).await;
         // The first request, number 1, is among those that were looked at.
         let mut farewell = FAREWELL;
         farewell[12] = 1;

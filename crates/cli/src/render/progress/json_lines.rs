@@ -12,7 +12,7 @@ use ichor_plan::ClusterPlan;
 use serde_json::{Map, Value, json};
 
 use super::{Clock, Course, Reader, log::Log};
-use crate::{here, terminal::Pipe};
+use crate::{here, render::document::inert, terminal::Pipe};
 
 /// The number of the language. It grows when a key changes its meaning or goes; new keys and events may come.
 pub const SCHEMA: u32 = 1;
@@ -89,7 +89,7 @@ fn line(common: [(&str, Value); 1], object: Value, options: &str) -> String {
     }
     let mut whole = Value::Object(whole);
     here::complete_in(&mut whole, options);
-    whole.to_string() + "\n"
+    inert(&whole.to_string()) + "\n"
 }
 
 fn object(course: &Course, event: &Event) -> Value {

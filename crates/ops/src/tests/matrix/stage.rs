@@ -178,7 +178,12 @@ impl Stage {
         }
     }
 
-    fn reach(&self) -> Reach {
+    /// Returns the cluster as it is wanted, before anything was looked at.
+    pub const fn desired(&self) -> &Desired {
+        &self.desired
+    }
+
+    pub fn reach(&self) -> Reach {
         let (pin, secret) = self.look(|lab| {
             let persona = lab.own_persona().expect("a persona");
             (Fingerprint::of(&persona.certificates[0]), token_secret(lab))

@@ -132,7 +132,7 @@ fn differ(is: &Volumes, expected: &Volumes, wrongs: &mut Wrongs) {
 }
 
 /// Returns what nobody may be told out of the files of a cluster: keys and tokens, and not certificates.
-fn secrets(files: &BTreeMap<std::path::PathBuf, Vec<u8>>) -> Vec<String> {
+pub fn secrets(files: &BTreeMap<std::path::PathBuf, Vec<u8>>) -> Vec<String> {
     let bundle = files.iter().find(|(path, _)| path.ends_with("secrets.yaml")).expect("secrets").1;
     let lines = String::from_utf8_lossy(bundle).into_owned();
     let values = lines.lines().filter_map(|line| line.trim().split_once(": "));
