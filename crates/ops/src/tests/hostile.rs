@@ -11,11 +11,11 @@
 //! | endless headers, endless `100 Continue` | here | here | `talos` | `store` | `ssh` |
 //! | compressed, or said to be | here | here | `talos` | `store` | none in SSH |
 //! | ANSI, OSC 52, bidi in errors | here | here, `pve` | `talos` | `store` | `ssh` |
-//! | ANSI, OSC 52, bidi in names | `cli`: `hostile` | `pve` | `matrix` | none are shown | none are shown |
+//! | ANSI, OSC 52, bidi in names | Proxmox: `cli`; others: no test | `pve` | no test: `talos` cleans them | none are shown | none are shown |
 //! | the request itself, with who asked | here | here | none asks by a secret | `store`, `cli` | none in SSH |
-//! | deep nesting | here | here | `lab` | `store` | none in SSH |
+//! | deep nesting | here | here | `matrix` | `store` | none in SSH |
 //! | another CA, expired, other name, other pin | here | here | here | `store` | `ssh`: other, revoked |
-//! | slow-loris | here | here, `net` | `talos` | `store` | `ssh` |
+//! | slow-loris | here | here, `net` | `talos` | `store` | no test: `ssh` has silence in the middle |
 //! | silence | here | here, `net` | `talos` | `store` | `ssh` |
 //! | early close | here | here, `net` | `talos` | `store` | `ssh` |
 //! | huge numbers, other types | here | here | `talos` | `store` | none in SSH |
@@ -23,9 +23,9 @@
 //! | lists without end | `kube`: `answers` | - | `talos` | `store` | - |
 //! | tar in a kubeconfig stream | ichor makes kubeconfigs itself, and reads no such stream | | | | |
 //!
-//! The names are those of crates, each with a `tests/hostile.rs`, or for `ssh` `tests/jump.rs`. Proxies on the way are
-//! in `net`: `proxy`. Whole verbs meet all of it in [`matrix`](super::matrix), and the real program in `cli`:
-//! `hostile`.
+//! The names are those of crates, with a `tests/hostile.rs`; for `ssh` it is `tests/jump.rs`, for `net`
+//! `tests/websocket.rs`, for `pve` `src/console/tests.rs`. Proxies on the way are in `net`: `proxy`. Whole verbs meet the
+//! lab's hostility in [`matrix`](super::matrix), and the real program in `cli`: `tests/cli/hostile_servers.rs`.
 
 use std::{
     fmt::Display,
