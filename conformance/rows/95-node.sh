@@ -1,0 +1,195 @@
+# Real Talos nodes, in namespaces of this computer. `ichor up` makes VMs in the lab's Proxmox, and each VM that runs
+# there is a node here; see README.md for what this proves and where it ends. Everything is in network namespaces that
+# end with the row, as do the nodes' cgroups.
+
+readonly NODE=$HERE/node
+# Outside the networks of pods and services.
+readonly SITE_NETWORK=10.77.0
+
+need_machined() {
+    CGO_ENABLED=0 need_tool machined "$NODE" go.mod "" github.com/siderolabs/talos/internal/app/machined
+}
+
+# need_runtime PACKAGE: a program of containerd or a plugin of CNI.
+need_runtime() {
+    CGO_ENABLED=0 need_tool "${1##*/}" "$NODE/runtime" go.mod no_btrfs,no_zfs,no_devmapper "$1"
+}
+
+# need_own PROGRAM: a program of ours.
+need_own() {
+    local key
+    key=$(cat "$NODE/programs/$1/main.go" | sha256sum | cut -c 1-12)
+    CGO_ENABLED=0 need_tool "node-$1-$key" "$NODE/programs" go.mod "" "./$1"
+}
+
+# need_debian PACKAGE PATH: prints the path of a program from a Debian package, which is unpacked and not installed.
+need_debian() {
+    local folder
+    need_program apt-get
+    need_program dpkg-deb
+    folder=$CACHE/debian-$1-$({ apt-cache policy "$1" | grep Candidate || true; } | sha256sum | cut -c 1-12)
+    if [ ! -e "$folder/complete" ]; then
+        mkdir -p "$folder"
+        (cd "$folder" && apt-get download -q "$1") >"debian-$1.log" 2>&1 || skip "Debian's \`$1\` cannot be had"
+        dpkg-deb -x "$folder/$1"_*.deb "$folder"
+        touch "$folder/complete"
+    fi
+    echo "$folder/$2"
+}
+
+# need_namespaces: skips the row where a node cannot be put into namespaces.
+need_namespaces() {
+    need_namespace
+    need_program python3
+    unshare --mount --uts --ipc --pid --cgroup --fork true 2>/dev/null || skip "no namespaces of all kinds can be made here"
+}
+
+# lay_out_rootfs: what a node boots from, in rootfs/.
+lay_out_rootfs() {
+    local machined runtime=$WORK/runtime plugins=$WORK/plugins name path
+    local containerd=github.com/containerd/containerd/v2/cmd plugin=github.com/containernetworking/plugins/plugins
+    machined=$(need_machined)
+    mkdir "$runtime" "$plugins"
+    for name in "$containerd"/{containerd,containerd-shim-runc-v2}; do
+        path=$(need_runtime "$name")
+        ln -s "$path" "$runtime/${name##*/}"
+    done
+    for name in "$plugin"/{main/ptp,main/loopback,ipam/host-local}; do
+        path=$(need_runtime "$name")
+        ln -s "$path" "$plugins/${name##*/}"
+    done
+    BUSYBOX=$(need_debian busybox-static bin/busybox)
+    "$NODE/rootfs" "$WORK/rootfs" "$(module_folder "$NODE" go.mod github.com/siderolabs/talos)" "$machined" "$runtime" \
+        "$(need_debian runc usr/sbin/runc)" "$(need_own runc)" "$BUSYBOX" "$plugins"
+}
+
+# describe_images: the images that a node asks for, in images.json.
+describe_images() {
+    local name entries=""
+    for name in kube-apiserver kube-controller-manager kube-scheduler; do
+        entries+="\"$name:$KUBERNETES_RELEASE\": {\"usr/local/bin/$name\": \"$(need_kubernetes "$name")\"}, "
+    done
+    entries+="\"etcd:v3.6.12\": {\"usr/local/bin/etcd\": \"$(need_etcd)\"}, \"pause:3.10.1\": {\"pause\": \"$(need_own pause)\"}, "
+    entries+="\"siderolabs/kubelet:$KUBERNETES_RELEASE\": {\"usr/local/bin/kubelet\": \"$(need_kubernetes kubelet)\", \"bin/busybox\": \"$BUSYBOX\", "
+    for name in sh mount umount mkdir ls cat; do entries+="\"bin/$name\": \"-> busybox\", "; done
+    entries+='"run/": "/", "var/run": "-> /run", "tmp/": "/", "etc/passwd": "= root:x:0:0:root:/:/bin/sh\n", "etc/group": "= root:x:0:\n"}'
+    echo "{$entries}" >images.json
+}
+
+# at_site COMMAND...: where the machines are reached.
+at_site() { nsenter --net="/proc/$LAB/ns/net" "$@"; }
+
+# open_site CONTROL_PLANES: a lab whose machines are real, and an inventory for it.
+open_site() {
+    local ichor
+    ichor=$(need_verb up)
+    need_namespaces
+    lay_out_rootfs
+    describe_images
+    keep_sysctls save
+    SITE="" IMAGES=""
+    unshare --net sh -c 'ip link set lo up && exec "$0" lab serve --profile instant --port 0 --factory-port 0 --proxy-port 0 -o json' "$ichor" \
+        >access.json 2>lab.log &
+    LAB=$!
+    trap close_site EXIT
+    wait_for access.json '^}' "the lab did not open"
+    mkdir -p nodes
+    nsenter --net="/proc/$LAB/ns/net" python3 -B "$NODE/site.py" access.json "$WORK/rootfs" "$WORK/nodes" "$SITE_NETWORK" >site.txt 2>site.log &
+    SITE=$!
+    wait_for site.txt '^open' "the site did not open: $(tail -n 1 site.log)"
+    nsenter --net="/proc/$LAB/ns/net" python3 -B "$NODE/images.py" "$SITE_NETWORK.1" 5000 images.json >images.txt 2>images.log &
+    IMAGES=$!
+    wait_for images.txt '^serving' "the images are not served: $(tail -n 1 images.log)"
+    write_site_inventory "$1" inventory
+}
+
+# close_site: the nodes end first, because the site ends them.
+close_site() {
+    local pid
+    for pid in $SITE $IMAGES $LAB; do
+        kill "$pid" 2>/dev/null || true
+        wait "$pid" || true
+    done
+    keep_sysctls restore
+    # Layers and volumes are large, and were never meant to be read by people.
+    rm -rf rootfs nodes/*/
+}
+
+# A kubelet sets these for the whole computer, which is not only its own here.
+keep_sysctls() { # save|restore
+    local file
+    for file in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
+        if [ "$1" = save ]; then
+            mkdir -p "$WORK/sysctls/${file%/*}"
+            cat "/proc/sys/$file" >"$WORK/sysctls/$file"
+        elif [ -e "$WORK/sysctls/$file" ] && ! cmp -s "$WORK/sysctls/$file" "/proc/sys/$file"; then
+            cat "$WORK/sysctls/$file" >"/proc/sys/$file"
+        fi
+    done
+}
+
+write_site_inventory() { # CONTROL_PLANES FOLDER
+    mkdir -p "$2"
+    cat >"$2/ichor.yaml" <<TEXT
+cluster: {name: real, talos: $LAB_TALOS, kubernetes: $KUBERNETES_RELEASE, discovery: false}
+proxmox:
+  endpoint: $(access pve url)
+  token: {env: ICHOR_PVE_TOKEN}
+  tls: {sha256: "$(access pve sha256)"}
+image: {factory: "$(access factory url)"}
+# The lab's console shows the key of the lab's machine, and not that of the node.
+boot: {verify: network}
+network: {cidr: $SITE_NETWORK.0/24, gateway: $SITE_NETWORK.1, dns: $SITE_NETWORK.1}
+addons: {cni: none}
+os:
+  registries:
+    registry.k8s.io: {mirrors: "http://$SITE_NETWORK.1:5000", skip_fallback: true}
+    ghcr.io: {mirrors: "http://$SITE_NETWORK.1:5000", skip_fallback: true}
+machines:
+  cp: {role: control-plane, count: $1, address: $SITE_NETWORK.11}
+patches:
+  - node.yaml
+TEXT
+    # There is no time server, and no room for what no judge looks at.
+    cat >"$2/node.yaml" <<'TEXT'
+machine:
+  time: {disabled: true}
+  kubelet: {extraConfig: {failCgroupV1: false, oomScoreAdj: 0}}
+cluster:
+  proxy: {disabled: true}
+  coreDNS: {disabled: true}
+TEXT
+}
+
+# real VERB...: ichor at the site.
+real() {
+    at_site env ICHOR_PVE_TOKEN="$(access pve token)" "$(need_ichor)" -f inventory "$@"
+}
+
+# nodes_ready NUMBER: until kubectl sees so many, for two minutes.
+nodes_ready() {
+    local tries=0
+    until at_site kubectl --kubeconfig kubeconfig get nodes >nodes.txt 2>&1 && [ "$(grep -c ' Ready ' nodes.txt)" -eq "$1" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 120 ] || fail "not $1 nodes are ready: $(tail -n 1 nodes.txt)"
+        sleep 1
+    done
+}
+
+node_cluster() { # CONTROL_PLANES
+    local ichor
+    need_program kubectl
+    open_site "$1"
+    real up --yes >up.txt 2>&1 || fail "\`up\`: $(grep -m 1 -E 'error|stopped' up.txt)"
+    ichor_kubeconfig inventory >kubeconfig 2>/dev/null
+    nodes_ready "$1"
+    real status >status.txt 2>&1 || fail "\`status\`: $(tail -n 1 status.txt)"
+    grep -q "etcd $1/$1, nodes $1/$1 ready" status.txt || fail "\`status\` sees something else: $(grep -m 1 etcd status.txt)"
+    real health >health.txt 2>&1 || fail "\`health\`: $(grep -m 1 -E 'error|failed' health.txt)"
+    real up --yes >again.txt 2>&1 || fail "a second \`up\`: $(grep -m 1 error again.txt)"
+    if grep -q ' + ' again.txt; then fail "a second \`up\` did something: $(grep -m 1 ' + ' again.txt)"; fi
+    note "Talos $LAB_TALOS, Kubernetes $KUBERNETES_RELEASE: $(grep -o 'etcd.*ready' status.txt)"
+}
+
+row node one-control-plane 2 node_cluster 1
+
