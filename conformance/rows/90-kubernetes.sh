@@ -218,4 +218,22 @@ kubernetes_kubectl() {
     note "$KUBERNETES_RELEASE, $(sed -n 's/^Client Version: /kubectl /p' transcript.txt | head -n 1): $(wc -l <claims.txt) claims; kubeconfig, all four authorities and keys"
 }
 
+# part_of_kubeconfig KEY: what is in it under a key, as PEM.
+part_of_kubeconfig() { sed -n "s/^ *$1: *//p" kubeconfig | base64 -d; }
+
+kubernetes_client() {
+    local visitor
+    visitor=$(need_example ichor-kube visitor)
+    open_plane
+    openssl ecparam -name prime256v1 -genkey -noout -out asker.key
+    openssl req -new -key asker.key -subj /CN=asker | base64 -w 0 >asker.csr
+    part_of_kubeconfig certificate-authority-data | openssl x509 -outform der -out authority.der
+    part_of_kubeconfig client-certificate-data | openssl x509 -outform der -out client.der
+    part_of_kubeconfig client-key-data | openssl pkcs8 -topk8 -nocrypt -outform der -out key.der
+    "$visitor" "$ADDRESS" "$WORK" >claims.txt 2>visit.log || fail "after $(wc -l <claims.txt) claims: $(tail -n 1 visit.log)"
+    all_parts_live
+    note "$KUBERNETES_RELEASE: $(wc -l <claims.txt) claims; apply with conflicts, definitions, pages, watch, leases, cordon, eviction with a budget, signing"
+}
+
 row kubernetes kubectl-with-our-keys 1 kubernetes_kubectl
+row kubernetes our-client 1 kubernetes_client

@@ -176,9 +176,72 @@ nodes_ready() {
     done
 }
 
+# keys_of INVENTORY FOLDER: who may call its machines, and whom they are known by.
+keys_of() {
+    local pair
+    mkdir "$2"
+    ichor_talosconfig "$1" >"$2/talosconfig" 2>/dev/null
+    for pair in ca:authority crt:client key:key; do
+        sed -n "s/^ *${pair%%:*}: *//p" "$2/talosconfig" | base64 -d | grep -v -- '-----' | base64 -d >"$2/${pair#*:}.der"
+    done
+}
+
+# call WHAT ARGUMENT...: ichor's client at a machine; what holds is added to the claims.
+call() {
+    local caller
+    caller=$(need_example ichor-talos caller)
+    at_site "$caller" "$@" >>claims.txt 2>call.log || fail "$1, after $(wc -l <claims.txt) claims: $(tail -n 1 call.log)"
+}
+
+# switch_on NAME LAST: makes a VM in the lab's Proxmox, and waits for the key of the machine in it, which KEY is then.
+switch_on() {
+    local hosts=/nodes/pve1/qemu
+    # The lab is reached from the site alone.
+    curl() { at_site curl "$@"; }
+    pve_task POST $hosts vmid="90$2" name="$1" memory=4096 cores=2 net0=virtio,bridge=vmbr0 ide2=local-lvm:cloudinit \
+        ipconfig0="ip=$SITE_NETWORK.$2/24,gw=$SITE_NETWORK.1"
+    pve_task POST "$hosts/90$2/status/start"
+    unset -f curl
+    wait_for "nodes/$1.log" 'server certificate issued' "$1 shows no key"
+    KEY=$(sed -n 's/.*server certificate issued.*"fingerprint": "\([^"]*\)".*/\1/p' "nodes/$1.log" | tail -n 1)
+}
+
+# give_config NAME LAST: a machine that was just switched on gets its config from ichor's client.
+give_config() {
+    local config
+    ichor_render inventory rendered >/dev/null 2>&1
+    config=$(machine_configs rendered | grep -m 1 "$1") || fail "no config of $1 was rendered"
+    call maintenance "$SITE_NETWORK.$2" "$KEY" ours "$config"
+}
+
+node_maintenance() {
+    need_example ichor-talos caller >/dev/null
+    open_site 1
+    ichor_secrets_new inventory
+    keys_of inventory ours
+    switch_on cp-1 11
+    give_config cp-1 11
+    note "Talos $LAB_TALOS: $(wc -l <claims.txt) claims; the key it printed, another key, a config, mutual TLS"
+}
+
+# The lab's console shows the key of the lab's own machine. To ichor, the node is a stranger at the machine's address.
+node_wrong_key() {
+    local up status=0
+    open_site 1
+    sed -i '/verify: network/d' inventory/ichor.yaml
+    timeout 120 nsenter --net="/proc/$LAB/ns/net" env ICHOR_PVE_TOKEN="$(access pve token)" "$(need_ichor)" -f inventory up --yes >up.txt 2>&1 || status=$?
+    [ $status -ne 0 ] || fail "\`up\` gave the secrets to a machine with another key"
+    wait_for nodes/cp-1.log 'server certificate issued' "the node did not come up"
+    KEY=$(sed -n 's/.*server certificate issued.*"fingerprint": "\([^"]*\)".*/\1/p' nodes/cp-1.log | tail -n 1)
+    grep -qF "$KEY" up.txt || fail "\`up\` does not name the key that it saw: $(grep -m 1 -iE 'error|trust' up.txt)"
+    if grep -q 'received\|applying\|config.*applied' nodes/cp-1.log; then fail "the node was given a config"; fi
+    note "$(grep -m 1 -oiE 'the server.s key has the fingerprint.*' up.txt | cut -c 1-120)"
+}
+
 node_cluster() { # CONTROL_PLANES
-    local ichor
+    local last
     need_program kubectl
+    need_example ichor-talos caller >/dev/null
     open_site "$1"
     real up --yes >up.txt 2>&1 || fail "\`up\`: $(grep -m 1 -E 'error|stopped' up.txt)"
     ichor_kubeconfig inventory >kubeconfig 2>/dev/null
@@ -188,8 +251,46 @@ node_cluster() { # CONTROL_PLANES
     real health >health.txt 2>&1 || fail "\`health\`: $(grep -m 1 -E 'error|failed' health.txt)"
     real up --yes >again.txt 2>&1 || fail "a second \`up\`: $(grep -m 1 error again.txt)"
     if grep -q ' + ' again.txt; then fail "a second \`up\` did something: $(grep -m 1 ' + ' again.txt)"; fi
-    note "Talos $LAB_TALOS, Kubernetes $KUBERNETES_RELEASE: $(grep -o 'etcd.*ready' status.txt)"
+
+    # Another cluster at the same addresses touches nothing.
+    mkdir stranger
+    cp inventory/node.yaml stranger/
+    sed 's/name: real/name: stranger/' inventory/ichor.yaml >stranger/ichor.yaml
+    ichor_secrets_new stranger >/dev/null 2>&1
+    keys_of inventory ours
+    keys_of stranger others
+    # What was there when the snapshot was taken is there when it is restored.
+    at_site kubectl --kubeconfig kubeconfig create configmap kept --from-literal word=kept >/dev/null
+    for last in $(seq 11 $((10 + $1))); do
+        call node "$SITE_NETWORK.$last" ours others "cp-$((last - 10))" "$1" "snapshot-$last"
+    done
+    note "Talos $LAB_TALOS, Kubernetes $KUBERNETES_RELEASE: $(grep -o 'etcd.*ready' status.txt); $(wc -l <claims.txt) claims"
 }
 
-row node one-control-plane 2 node_cluster 1
+# After the loss of everything but the secrets and a snapshot.
+node_restore() {
+    node_cluster 3
+    call remove "$SITE_NETWORK.11" ours cp-3
+    real destroy --yes >destroy.txt 2>&1 || fail "\`destroy\`: $(grep -m 1 error destroy.txt)"
+    wait_for site.txt '^ended cp-1' "the nodes did not end"
+    switch_on cp-1 11
+    give_config cp-1 11
+    call recover "$SITE_NETWORK.11" ours snapshot-11
+    wait_for_word kept
+    note "Talos $LAB_TALOS: 3 control planes, a member removed, all destroyed, etcd restored on a new machine; $(wc -l <claims.txt) claims"
+}
 
+# wait_for_word WORD: until the config map that was made before is seen, for two minutes.
+wait_for_word() {
+    local tries=0
+    until at_site kubectl --kubeconfig kubeconfig get configmap kept --output 'jsonpath={.data.word}' >word.txt 2>&1 && grep -q "^$1$" word.txt; do
+        tries=$((tries + 1))
+        [ $tries -lt 120 ] || fail "what was in the snapshot is not there: $(tail -n 1 word.txt)"
+        sleep 1
+    done
+}
+
+row node maintenance-mode 2 node_maintenance
+row node wrong-key 2 node_wrong_key
+row node one-control-plane 2 node_cluster 1
+row node three-control-planes-and-restore 2 node_restore
