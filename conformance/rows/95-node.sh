@@ -196,6 +196,8 @@ call() {
 # switch_on NAME LAST: makes a VM in the lab's Proxmox, and waits for the key of the machine in it, which KEY is then.
 switch_on() {
     local hosts=/nodes/pve1/qemu
+    # What an earlier machine of this name said is not what this one says.
+    [ ! -e "nodes/$1.log" ] || mv "nodes/$1.log" "nodes/$1.before.log"
     # The lab is reached from the site alone.
     curl() { at_site curl "$@"; }
     pve_task POST $hosts vmid="90$2" name="$1" memory=4096 cores=2 net0=virtio,bridge=vmbr0 ide2=local-lvm:cloudinit \
