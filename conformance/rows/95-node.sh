@@ -79,7 +79,7 @@ describe_images() {
 # at_site COMMAND...: where the machines are reached.
 at_site() { nsenter --net="/proc/$LAB/ns/net" "$@"; }
 
-# open_site CONTROL_PLANES: a lab whose machines are real, and an inventory for it.
+# open_site CONTROL_PLANES [WORKERS]: a lab whose machines are real, and an inventory for it.
 open_site() {
     local ichor
     ichor=$(need_verb up)
@@ -100,7 +100,7 @@ open_site() {
     nsenter --net="/proc/$LAB/ns/net" python3 -B "$NODE/images.py" "$SITE_NETWORK.1" 5000 images.json >images.txt 2>images.log &
     IMAGES=$!
     wait_for images.txt '^serving' "the images are not served: $(tail -n 1 images.log)"
-    write_site_inventory "$1" inventory
+    write_site_inventory inventory "$1" "${2:-0}"
 }
 
 # close_site: the nodes end first, because the site ends them.
@@ -128,9 +128,9 @@ keep_sysctls() { # save|restore
     done
 }
 
-write_site_inventory() { # CONTROL_PLANES FOLDER
-    mkdir -p "$2"
-    cat >"$2/ichor.yaml" <<TEXT
+write_site_inventory() { # FOLDER CONTROL_PLANES WORKERS
+    mkdir -p "$1"
+    cat >"$1/ichor.yaml" <<TEXT
 cluster: {name: real, talos: $LAB_TALOS, kubernetes: $KUBERNETES_RELEASE, discovery: false}
 proxmox:
   endpoint: $(access pve url)
@@ -146,15 +146,18 @@ os:
     registry.k8s.io: {mirrors: "http://$SITE_NETWORK.1:5000", skip_fallback: true}
     ghcr.io: {mirrors: "http://$SITE_NETWORK.1:5000", skip_fallback: true}
 machines:
-  cp: {role: control-plane, count: $1, address: $SITE_NETWORK.11}
+  cp: {role: control-plane, count: $2, address: $SITE_NETWORK.11}
+  worker: {role: worker, count: $3, address: $SITE_NETWORK.21}
 patches:
   - node.yaml
 TEXT
     # There is no time server, and no room for what no judge looks at.
-    cat >"$2/node.yaml" <<'TEXT'
+    cat >"$1/node.yaml" <<'TEXT'
 machine:
   time: {disabled: true}
-  kubelet: {extraConfig: {failCgroupV1: false, oomScoreAdj: 0}}
+  kubelet:
+    extraConfig: {failCgroupV1: false, oomScoreAdj: 0}
+    extraArgs: {boot-id-file: /var/run/boot-id}
 cluster:
   proxy: {disabled: true}
   coreDNS: {disabled: true}
@@ -162,8 +165,13 @@ TEXT
 }
 
 # real VERB...: ichor at the site.
-real() {
-    at_site env ICHOR_PVE_TOKEN="$(access pve token)" "$(need_ichor)" -f inventory "$@"
+real() { real_with inventory "$@"; }
+
+# real_with INVENTORY VERB...
+real_with() {
+    local inventory=$1
+    shift
+    at_site env ICHOR_PVE_TOKEN="$(access pve token)" "$(need_ichor)" -f "$inventory" "$@"
 }
 
 # nodes_ready NUMBER: until kubectl sees so many, for two minutes.
@@ -173,6 +181,16 @@ nodes_ready() {
         tries=$((tries + 1))
         [ $tries -lt 120 ] || fail "not $1 nodes are ready: $(tail -n 1 nodes.txt)"
         sleep 1
+    done
+}
+
+# healthy: `health` finds nothing, within a minute; machines go on booting when their nodes are there.
+healthy() {
+    local tries=0
+    until real health >health.txt 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 30 ] || fail "\`health\`: $(grep -m 1 -A 1 '^failed' health.txt)"
+        sleep 2
     done
 }
 
@@ -250,7 +268,7 @@ node_cluster() { # CONTROL_PLANES
     nodes_ready "$1"
     real status >status.txt 2>&1 || fail "\`status\`: $(tail -n 1 status.txt)"
     grep -q "etcd $1/$1, nodes $1/$1 ready" status.txt || fail "\`status\` sees something else: $(grep -m 1 etcd status.txt)"
-    real health >health.txt 2>&1 || fail "\`health\`: $(grep -m 1 -E 'error|failed' health.txt)"
+    healthy
     real up --yes >again.txt 2>&1 || fail "a second \`up\`: $(grep -m 1 error again.txt)"
     if grep -q ' + ' again.txt; then fail "a second \`up\` did something: $(grep -m 1 ' + ' again.txt)"; fi
 
@@ -259,6 +277,10 @@ node_cluster() { # CONTROL_PLANES
     cp inventory/node.yaml stranger/
     sed 's/name: real/name: stranger/' inventory/ichor.yaml >stranger/ichor.yaml
     ichor_secrets_new stranger >/dev/null 2>&1
+    if real_with stranger up --yes >stranger.txt 2>&1; then fail "a cluster was made at the addresses of another"; fi
+    grep -q "$SITE_NETWORK.11" stranger.txt || fail "the address that is taken is not named: $(grep -m 1 error stranger.txt)"
+    [ "$(grep -c '^began' site.txt)" -eq "$1" ] || fail "a machine was begun at the address of another"
+    nodes_ready "$1"
     keys_of inventory ours
     keys_of stranger others
     # What was there when the snapshot was taken is there when it is restored.
@@ -267,6 +289,44 @@ node_cluster() { # CONTROL_PLANES
         call node "$SITE_NETWORK.$last" ours others "cp-$((last - 10))" "$1" "snapshot-$last"
     done
     note "Talos $LAB_TALOS, Kubernetes $KUBERNETES_RELEASE: $(grep -o 'etcd.*ready' status.txt); $(wc -l <claims.txt) claims"
+}
+
+# A run is killed in the middle, the cluster grows, and a machine loses its power.
+node_grows() {
+    local up vmid host
+    need_program kubectl
+    open_site 1
+    nsenter --net="/proc/$LAB/ns/net" env ICHOR_PVE_TOKEN="$(access pve token)" "$(need_ichor)" -f inventory up --yes >killed.txt 2>&1 &
+    up=$!
+    wait_for killed.txt 'apply the machine config: done' "\`up\` does not get anywhere"
+    kill -KILL $up
+    wait $up || true
+    real up --yes >up.txt 2>&1 || fail "\`up\` after a killed one: $(grep -m 1 -E 'error|stopped' up.txt)"
+    [ "$(grep -c '^began' site.txt)" -eq 1 ] || fail "a second \`up\` made another machine"
+    ichor_kubeconfig inventory >kubeconfig 2>/dev/null
+    nodes_ready 1
+
+    write_site_inventory inventory 3 1
+    real up --yes >grown.txt 2>&1 || fail "growing: $(grep -m 1 -E 'error|stopped' grown.txt)"
+    nodes_ready 4
+    real status >status.txt 2>&1
+    grep -q 'etcd 3/3, nodes 4/4 ready' status.txt || fail "\`status\` sees something else: $(grep -m 1 etcd status.txt)"
+
+    read -r vmid host < <(awk '$1 == "cp-3" { print $3, $4 }' status.txt)
+    curl() { at_site curl "$@"; }
+    pve_task POST "/nodes/$host/qemu/$vmid/status/stop"
+    unset -f curl
+    wait_for site.txt '^ended cp-3' "the machine did not lose its power"
+    if real health >lost.txt 2>&1; then fail "\`health\` misses nothing"; fi
+    grep -q 'cp-3' lost.txt || fail "\`health\` does not name the machine that is off"
+    # To Kubernetes the node is as ready as before, for a while; `up` must know better.
+    real up --yes >back.txt 2>&1 || fail "switching it on again: $(grep -m 1 -E 'error|stopped' back.txt)"
+    at_site kubectl --kubeconfig kubeconfig get node cp-3 --output 'jsonpath={.status.nodeInfo.bootID}' >boot.txt
+    { [ -s boot.txt ] && grep -qF "$(cat boot.txt)" nodes/cp-3/boot_id; } || fail "\`up\` took the node of an earlier boot for that of this one"
+    nodes_ready 4
+    healthy
+    [ "$(grep -c '^began' site.txt)" -eq 5 ] || fail "other machines were made than four, and one twice"
+    note "Talos $LAB_TALOS: killed and resumed, 1 to 3+1 machines, power lost and back: $(grep -o 'etcd.*ready' status.txt)"
 }
 
 # After the loss of everything but the secrets and a snapshot.
@@ -295,4 +355,5 @@ wait_for_word() {
 row node maintenance-mode 2 node_maintenance
 row node wrong-key 2 node_wrong_key
 row node one-control-plane 2 node_cluster 1
+row node grows-and-loses-power 2 node_grows
 row node three-control-planes-and-restore 2 node_restore
