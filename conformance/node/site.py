@@ -32,6 +32,10 @@ class Node:
         self.site, self.name, self.folder = site, name, site.folder / name
         self.group = f"ichor-judged-{os.getpid()}-{vmid}"
         self.log = open(site.folder / f"{name}.log", "ab")
+        # Proxmox knows its VMs by their numbers.
+        number = site.folder / f"{vmid}.log"
+        number.unlink(missing_ok=True)
+        number.symlink_to(f"{name}.log")
         self.folder.mkdir(exist_ok=True)
         command = ["unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--fork", "--kill-child",
                    str(HERE / "machine"), str(site.rootfs), str(self.folder), name, f"{address}/24", f"{site.network}.1"]

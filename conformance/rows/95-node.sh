@@ -84,10 +84,11 @@ open_site() {
     local ichor
     ichor=$(need_verb up)
     need_namespaces
+    need_program openssl
     lay_out_rootfs
     describe_images
     keep_sysctls save
-    SITE="" IMAGES=""
+    SITE="" IMAGES="" FRONT=""
     unshare --net sh -c 'ip link set lo up && exec "$0" lab serve --profile instant --port 0 --factory-port 0 --proxy-port 0 -o json' "$ichor" \
         >access.json 2>lab.log &
     LAB=$!
@@ -100,13 +101,17 @@ open_site() {
     nsenter --net="/proc/$LAB/ns/net" python3 -B "$NODE/images.py" "$SITE_NETWORK.1" 5000 images.json >images.txt 2>images.log &
     IMAGES=$!
     wait_for images.txt '^serving' "the images are not served: $(tail -n 1 images.log)"
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout front.key -out front.crt -days 1 -subj /CN=front 2>front.log
+    nsenter --net="/proc/$LAB/ns/net" python3 -B "$NODE/front.py" access.json nodes front.crt front.key >front.txt 2>>front.log &
+    FRONT=$!
+    wait_for front.txt '^port' "the front did not open: $(tail -n 1 front.log)"
     write_site_inventory inventory "$1" "${2:-0}"
 }
 
 # close_site: the nodes end first, because the site ends them.
 close_site() {
     local pid
-    for pid in $SITE $IMAGES $LAB; do
+    for pid in $SITE $IMAGES $FRONT $LAB; do
         kill "$pid" 2>/dev/null || true
         wait "$pid" || true
     done
@@ -133,12 +138,10 @@ write_site_inventory() { # FOLDER CONTROL_PLANES WORKERS
     cat >"$1/ichor.yaml" <<TEXT
 cluster: {name: real, talos: $LAB_TALOS, kubernetes: $KUBERNETES_RELEASE, discovery: false}
 proxmox:
-  endpoint: $(access pve url)
+  endpoint: https://127.0.0.1:$(sed -n 's/^port //p' front.txt)
   token: {env: ICHOR_PVE_TOKEN}
-  tls: {sha256: "$(access pve sha256)"}
+  tls: {sha256: "$(openssl x509 -in front.crt -noout -fingerprint -sha256 | cut -d = -f 2)"}
 image: {factory: "$(access factory url)"}
-# The lab's console shows the key of the lab's machine, and not that of the node.
-boot: {verify: network}
 network: {cidr: $SITE_NETWORK.0/24, gateway: $SITE_NETWORK.1, dns: $SITE_NETWORK.1}
 addons: {cni: none}
 os:
@@ -171,7 +174,7 @@ real() { real_with inventory "$@"; }
 real_with() {
     local inventory=$1
     shift
-    at_site env ICHOR_PVE_TOKEN="$(access pve token)" "$(need_ichor)" -f "$inventory" "$@"
+    at_site env ICHOR_PVE_TOKEN="$(access pve token)" timeout 400 "$(need_ichor)" -f "$inventory" "$@"
 }
 
 # nodes_ready NUMBER: until kubectl sees so many, for two minutes.
@@ -244,11 +247,11 @@ node_maintenance() {
     note "Talos $LAB_TALOS: $(wc -l <claims.txt) claims; the key it printed, another key, a config, mutual TLS"
 }
 
-# The lab's console shows the key of the lab's own machine. To ichor, the node is a stranger at the machine's address.
+# Without the front, the console shows the key of the lab's own machine. To ichor, the node is a stranger at its address.
 node_wrong_key() {
-    local up status=0
+    local status=0
     open_site 1
-    sed -i '/verify: network/d' inventory/ichor.yaml
+    sed -i "s|endpoint: .*|endpoint: $(access pve url)|; s|sha256: .*}|sha256: \"$(access pve sha256)\"}|" inventory/ichor.yaml
     timeout 120 nsenter --net="/proc/$LAB/ns/net" env ICHOR_PVE_TOKEN="$(access pve token)" "$(need_ichor)" -f inventory up --yes >up.txt 2>&1 || status=$?
     [ $status -ne 0 ] || fail "\`up\` gave the secrets to a machine with another key"
     wait_for nodes/cp-1.log 'server certificate issued' "the node did not come up"
@@ -264,6 +267,7 @@ node_cluster() { # CONTROL_PLANES
     need_example ichor-talos caller >/dev/null
     open_site "$1"
     real up --yes >up.txt 2>&1 || fail "\`up\`: $(grep -m 1 -E 'error|stopped' up.txt)"
+    [ "$(grep -c '^console' front.txt)" -ge "$1" ] || fail "\`up\` did not read the keys from the consoles"
     ichor_kubeconfig inventory >kubeconfig 2>/dev/null
     nodes_ready "$1"
     real status >status.txt 2>&1 || fail "\`status\`: $(tail -n 1 status.txt)"
