@@ -44,7 +44,7 @@ answers() {
 secret() {
     python3 -c '
 import sys
-path, found, depth = sys.argv[1:], [], 0
+path, found = sys.argv[1:], []
 for line in open("secrets.yaml", encoding="utf-8"):
     key, _, value = line.strip().partition(": ")
     level = (len(line) - len(line.lstrip())) // 4

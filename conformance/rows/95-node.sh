@@ -128,7 +128,7 @@ keep_sysctls() { # save|restore
             mkdir -p "$WORK/sysctls/${file%/*}"
             cat "/proc/sys/$file" >"$WORK/sysctls/$file"
         elif [ -e "$WORK/sysctls/$file" ] && ! cmp -s "$WORK/sysctls/$file" "/proc/sys/$file"; then
-            cat "$WORK/sysctls/$file" >"/proc/sys/$file"
+            cat "$WORK/sysctls/$file" >"/proc/sys/$file" || echo "$file stays as the kubelet set it" >&2
         fi
     done
 }
