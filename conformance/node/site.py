@@ -117,9 +117,15 @@ class Site:
             node.end()
 
 
+def leave(number, _):
+    """Once: whoever insists must not stop what is being cleared away."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit()
+
+
 def main():
     site = Site(*sys.argv[1:])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    signal.signal(signal.SIGTERM, leave)
     for command in ("link set lo up", "link add site type bridge", f"addr add {site.network}.1/24 dev site", "link set site up"):
         subprocess.run(["ip", *command.split()], check=True)
     print("open", flush=True)

@@ -174,7 +174,7 @@ real() { real_with inventory "$@"; }
 real_with() {
     local inventory=$1
     shift
-    at_site env ICHOR_PVE_TOKEN="$(access pve token)" timeout 400 "$(need_ichor)" -f "$inventory" "$@"
+    at_site env ICHOR_PVE_TOKEN="$(access pve token)" timeout --foreground 400 "$(need_ichor)" -f "$inventory" "$@"
 }
 
 # nodes_ready NUMBER: until kubectl sees so many, for two minutes.
