@@ -133,12 +133,16 @@ need_counterpart() {
     fi
     local source=$REPOSITORY/crates/core/machineconfig/examples/counterpart.rs
     [ -e "$source" ] || [ -e "${source%.rs}/main.rs" ] || skip "ichor's libraries have no counterpart program yet"
+    need_example ichor-machineconfig counterpart
+}
+
+# need_example PACKAGE NAME: prints the path of a program that uses one of ichor's libraries as a judge wants it.
+need_example() {
     need_program cargo
-    if [ ! -e "$SCRATCH/counterpart" ]; then
-        cargo build -q --manifest-path "$REPOSITORY/Cargo.toml" -p ichor-machineconfig --example counterpart \
-            --message-format json 2>"$SCRATCH/counterpart.log" |
-            sed -n 's/.*"executable":"\([^"]*\/counterpart\)".*/\1/p' >"$SCRATCH/counterpart.path" || fail "the counterpart does not build"
-        ln -s "$(tail -n 1 "$SCRATCH/counterpart.path")" "$SCRATCH/counterpart"
+    if [ ! -e "$SCRATCH/$2" ]; then
+        cargo build -q --manifest-path "$REPOSITORY/Cargo.toml" -p "$1" --example "$2" --message-format json 2>"$SCRATCH/$2.log" |
+            sed -n "s/.*\"executable\":\"\([^\"]*\/$2\)\".*/\1/p" >"$SCRATCH/$2.path" || fail "the program \`$2\` does not build"
+        ln -s "$(tail -n 1 "$SCRATCH/$2.path")" "$SCRATCH/$2"
     fi
-    echo "$SCRATCH/counterpart"
+    echo "$SCRATCH/$2"
 }

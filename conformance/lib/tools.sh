@@ -8,20 +8,20 @@ need_program() {
     command -v "$1" >/dev/null 2>&1 || skip "no \`$1\` on this machine"
 }
 
-# need_tool NAME FOLDER MODFILE TAGS PACKAGE: prints the path of a Go program, building it at need; it is
-# tried once per run.
+# need_tool NAME FOLDER MODFILE TAGS PACKAGE [LINKING]: prints the path of a Go program, building it at need; it
+# is tried once per run. LINKING has more words for the linker.
 need_tool() {
-    local name=$1 folder=$2 modfile=$3 tags=$4 package=$5 path
+    local name=$1 folder=$2 modfile=$3 tags=$4 package=$5 linking=${6:-} path
     need_program go
 
-    path=$CACHE/$name-$(tool_key "$folder" "$modfile" "$tags" "$package")
+    path=$CACHE/$name-$(tool_key "$folder" "$modfile" "$tags" "$package" ${linking:+"$linking"})
     if [ ! -x "$path" ]; then
         [ ! -e "$SCRATCH/$name.failed" ] || cannot_have "$name"
         mkdir -p "$CACHE"
         echo "building $name" >&4
         # One build at a time, also between two runs of this program: the machines are small.
         if ! within_budget flock "$CACHE/lock" nice go build -C "$folder" -mod=readonly -modfile="$modfile" -p "${ICHOR_CONFORMANCE_JOBS:-1}" \
-            -trimpath -ldflags "-s -w" -tags "$tags" -o "$path.new" "$package" 2>"$SCRATCH/$name.log"; then
+            -trimpath -ldflags "-s -w $linking" -tags "$tags" -o "$path.new" "$package" 2>"$SCRATCH/$name.log"; then
             echo "could not build $name: $(why_go_failed "$SCRATCH/$name.log")" >"$SCRATCH/$name.failed"
             cannot_have "$name"
         fi

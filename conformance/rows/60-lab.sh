@@ -172,7 +172,7 @@ TEXT
 pve_task() {
     local upid tries=0
     upid=$(pve "$@" | sed 's/.*"data":"\([^"]*\)".*/\1/')
-    until pve GET "/nodes/pve1/tasks/$upid/status" >task.json && grep -q '"status":"stopped"' task.json; do
+    until pve GET "/nodes/$(cut -d : -f 2 <<<"$upid")/tasks/$upid/status" >task.json && grep -q '"status":"stopped"' task.json; do
         tries=$((tries + 1))
         [ $tries -lt 100 ] || fail "$2 takes too long"
         sleep 0.05

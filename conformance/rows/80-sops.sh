@@ -8,21 +8,13 @@ need_age_keygen() {
     need_tool age-keygen "$HERE/sops" go.mod "" filippo.io/age/cmd/age-keygen
 }
 
-# need_sealer: prints the path of the program that seals and opens with ichor's library, see README.md.
-need_sealer() {
-    need_program cargo
-    cargo build -q --manifest-path "$REPOSITORY/Cargo.toml" -p ichor-sops --example sealer --message-format json 2>sealer.log |
-        sed -n 's/.*"executable":"\([^"]*\/sealer\)".*/\1/p' >sealer.path || fail "the sealer does not build"
-    tail -n 1 sealer.path
-}
-
 sops_documents() {
     local sops keygen sealer
     need_program python3
     need_program ssh-keygen
     sops=$(need_sops)
     keygen=$(need_age_keygen)
-    sealer=$(need_sealer)
+    sealer=$(need_example ichor-sops sealer)
     mkdir documents
     python3 "$HERE/sops/judge.py" 100 "${ICHOR_CONFORMANCE_SEED:-1}" "$sops" "$keygen" "$sealer" "$WORK/documents" >said.txt ||
         fail "$(head -n 1 said.txt)"

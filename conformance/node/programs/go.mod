@@ -1,0 +1,3 @@
+module ichor.test/conformance/node/programs
+
+go 1.26.0
