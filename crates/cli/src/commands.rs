@@ -44,7 +44,7 @@ pub fn run(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Verb::Up(args) => up::run(args, &cli.global, terminal),
         Verb::Status(args) => status::run(args, &cli.global, terminal),
         Verb::Doctor(_) => doctor::run(&cli.global, terminal),
-        Verb::Health(_) => health::run(&cli.global, terminal),
+        Verb::Health(args) => health::run(args, &cli.global, terminal),
         Verb::Destroy(args) => destroy::run(args, &cli.global, terminal),
         Verb::Secrets(args) => secrets::run(&args.verb, &cli.global, terminal),
         Verb::Lock(args) => lock::run(&args.verb, &cli.global, terminal),

@@ -1,27 +1,41 @@
 //! `ichor health`: every check, by name.
 
-use ichor_ops::health::checks;
+use std::time::Duration;
+
+use ichor_model::Observed;
+use ichor_ops::{Halt, converge::look, health::checks};
 use ichor_plan::drift;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    live::{self, Intent},
+    live::{self, Intent, Stage},
     session::Gate,
 };
 use crate::{
-    args::Global,
+    args::{Global, Health},
     exit::Exit,
     failure::Failure,
-    render::health::{document, exit, text},
+    render::{
+        health::{document, exit, text},
+        progress::Wait,
+    },
     terminal::Terminal,
 };
 
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// Checks a cluster.
-pub fn run(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+pub fn run(args: &Health, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     let checked = live::with(global, terminal, Intent::Look, |stage| {
         let desired = stage.site.desired;
-        let checks = checks(desired, &stage.observed);
+        let observed = match args.wait {
+            Some(wait) => until_well(&stage, wait, terminal)?,
+            None => stage.observed,
+        };
+        let checks = checks(desired, &observed);
         let shown = text(desired, &checks, terminal.width());
-        Ok(((shown, document(desired, &checks), exit(&checks)), drift(desired, &stage.observed)))
+        Ok(((shown, document(desired, &checks), exit(&checks)), drift(desired, &observed)))
     })?;
     match checked {
         Gate::Closed(exit) => Ok(exit),
@@ -30,4 +44,24 @@ pub fn run(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
             Ok(exit)
         }
     }
+}
+
+/// Looks again and again until all is well or the time is up. A look that fails on the way is not the end.
+fn until_well(stage: &Stage<'_>, wait: Duration, terminal: &Terminal) -> Result<Observed, Halt> {
+    let mut last = Ok(stage.observed.clone());
+    let _waiting = Wait::new(terminal, "waiting until all is well");
+    stage.runtime.block_on(async {
+        let deadline = Instant::now() + wait;
+        while !last.as_ref().is_ok_and(|seen| exit(&checks(stage.site.desired, seen)) == Exit::Done) {
+            let again = async {
+                sleep(LOOK_AGAIN).await;
+                look(stage.live).await
+            };
+            match timeout_at(deadline, again).await {
+                Ok(seen) => last = seen,
+                Err(_) => break,
+            }
+        }
+    });
+    last
 }

@@ -90,7 +90,7 @@ fn no_secrets_are_made_for_a_cluster_that_cannot_be_made() {
     let lab = Lab::new(&[("ichor.yaml", &whole("a"))]);
     assert_eq!(lab.run(&["--lab", "plan"]).code, 2);
     event(&lab, &["impostor", "10.0.0.10"]);
-    stops(&lab.run(&["--lab", "up", "--yes"]), 4, &["somebody else answers at the address of `cp-1`"]);
+    stops(&lab.run(&["--lab", "up", "--yes"]), 4, &["somebody else answers at the address", "of `cp-1`"]);
     assert!(!lab.path(SECRETS).exists(), "a run that changes nothing made secrets");
 }
 

@@ -15,7 +15,7 @@ use crate::{
     privileges::lacking,
     up::has_network,
     voters::{is_new, remaining},
-    whereabouts::moved,
+    whereabouts::{moved, wanted},
 };
 
 /// The first release that imports disk images by its API.
@@ -163,10 +163,11 @@ fn taken_address(desired: &Desired, observed: &Observed, machine: &Machine) -> O
         MachineSeen::Maintenance if free => "another Talos machine waits for its machine config there",
         _ => return None,
     };
+    let (name, address) = (&machine.name, address(machine));
     let runs = vm(observed, machine.vmid).is_some_and(|vm| vm.owner == Owner::Ours && vm.running);
     if runs {
         let message =
-            format!("`{}` runs, and whoever answers at its address does not know our secrets", machine.name);
+            format!("`{name}` runs, and whoever answers at its address{address} does not know our secrets");
         let remedy = "if the machine was made with other secrets, bring them back:\n    ichor secrets import FILE\notherwise somebody else has taken its address: find out who";
         return Some(Finding::error(Code::ADDRESS_TAKEN, None, message).because(why).remedy(remedy));
     }
@@ -175,12 +176,17 @@ fn taken_address(desired: &Desired, observed: &Observed, machine: &Machine) -> O
     if !ours.is_empty() {
         return Some(renamed(machine, why, &ours));
     }
-    let message = format!("somebody else answers at the address of `{}`", machine.name);
+    let message = format!("somebody else answers at the address{address} of `{name}`");
     Some(
         Finding::error(Code::ADDRESS_TAKEN, None, message)
             .because(why)
             .remedy("give the machine another `address`, or find out who has it"),
     )
+}
+
+/// Returns the address of a machine as a word that follows `address`, if it is known.
+fn address(machine: &Machine) -> String {
+    wanted(machine).first().map(|address| format!(" {}", address.addr())).unwrap_or_default()
 }
 
 /// Workers that know the cluster's secrets have met its control planes. If none of those is left, etcd is gone too,
@@ -220,7 +226,8 @@ fn stale_members(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 /// Who answers may well be a machine of ours that was renamed: its VM has the old name.
 fn renamed(machine: &Machine, why: &str, ours: &[String]) -> Finding {
     let name = &machine.name;
-    let message = format!("the address of `{name}` is taken, perhaps by a machine of this cluster");
+    let address = address(machine);
+    let message = format!("the address{address} of `{name}` is taken, perhaps by a machine of this cluster");
     Finding::error(Code::ADDRESS_TAKEN, None, message)
         .because(why)
         .because(format!("of this cluster, running, and not in the inventory: {}", listed(ours)))

@@ -29,6 +29,8 @@ use crate::live::{Listening, Live, Pin, pve_trouble, talos_trouble, transient};
 
 /// How long a console may take until the key is on it, from the start of the VM.
 const KEY_WITHIN: Duration = Duration::from_mins(10);
+/// How long a console may take to open. A proxy that lets us in and then says nothing holds up a machine for no longer.
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// How long the key may take to be on the console once the machine answers: it is printed just before that.
 const HEARD_WITHIN: Duration = Duration::from_secs(20);
 /// Between two looks whether a machine has its config already.
@@ -37,9 +39,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Opens the serial console of a VM that has just started. If that fails, there is a second way later.
 pub async fn listen(live: &Live<'_>, machine: &Machine, host: &HostName) {
     live.memory.unpin(&machine.name);
-    if let Ok(console) = live.pve.open_console(host, machine.vmid, KEY_WITHIN).await {
+    if let Ok(console) = open(live, machine, host).await {
         live.memory.listen(&machine.name, console);
     }
+}
+
+async fn open(live: &Live<'_>, machine: &Machine, host: &HostName) -> Result<Listening, ConsoleError> {
+    let opened = timeout(OPEN_WITHIN, live.pve.open_console(host, machine.vmid, KEY_WITHIN)).await;
+    opened.unwrap_or_else(|_| Err(ConsoleError::Late(String::new())))
 }
 
 /// Reads the key of a machine from its console, if that was opened in time. One that is missed is shown again later.
@@ -234,7 +241,7 @@ async fn find_pin(
         ))
     };
     blank(live, what, machine, &host).await?;
-    let console = live.pve.open_console(&host, machine.vmid, KEY_WITHIN).await.map_err(unread)?;
+    let console = open(live, machine, &host).await.map_err(unread)?;
     context.progress(0.0, "resetting the VM to see its key on the console");
     let upid = live.pve.send(&pve::reset(&host, machine.vmid)).await;
     let upid = upid.map_err(|error| pve_trouble(what, &error))?;

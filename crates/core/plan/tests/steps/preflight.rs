@@ -89,8 +89,9 @@ fn addresses_that_somebody_else_has() {
             stage.talk(&"cp-1".parse().expect("a name"), seen);
         })
     };
-    let says =
-        |why: &str| [format!("error ICH-3109: somebody else answers at the address of `cp-1` ({why})")];
+    let says = |why: &str| {
+        [format!("error ICH-3109: somebody else answers at the address 10.0.0.10 of `cp-1` ({why})")]
+    };
     assert_eq!(
         with(MachineSeen::Stranger("a certificate of another CA".into()), false),
         says("a certificate of another CA")
@@ -98,7 +99,7 @@ fn addresses_that_somebody_else_has() {
     assert_eq!(
         with(MachineSeen::Stranger("a certificate of another CA".into()), true),
         [
-            "error ICH-3109: `cp-1` runs, and whoever answers at its address does not know our secrets (a certificate of another CA)"
+            "error ICH-3109: `cp-1` runs, and whoever answers at its address 10.0.0.10 does not know our secrets (a certificate of another CA)"
         ]
     );
     assert_eq!(
@@ -117,7 +118,7 @@ fn an_address_that_a_renamed_machine_has() {
         stage.talk(&"w-1".parse().expect("a name"), there);
     });
     let [told] = &told[..] else { panic!("{told:?}") };
-    assert!(told.contains("the address of `w-1` is taken, perhaps by a machine of this cluster"), "{told}");
+    assert!(told.contains(" of `w-1` is taken, perhaps by a machine of this cluster"), "{told}");
     assert!(told.contains("running, and not in the inventory: `old-1` (VM 3900)"), "{told}");
 }
 

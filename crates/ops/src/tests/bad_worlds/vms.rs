@@ -1,6 +1,8 @@
 //! Numbers and addresses that are somebody else's, and VMs that are not where they were.
 
-use ichor_sim::faults::{Server, When};
+use std::time::Duration;
+
+use ichor_sim::faults::{Kind, Server, When};
 
 use super::{SMALL, shows, shows_untouched, told};
 use crate::tests::{live::Rehearsal, resolve};
@@ -68,6 +70,17 @@ async fn an_address_that_answers_is_not_taken() {
     world.recovers().await;
     world.befall("impostor 10.0.0.21");
     world.unwell(&[("talos-reachable", "worker-1: it waits for its machine config")]).await;
+}
+
+/// A proxy of consoles may let somebody in and say nothing, and the key that was missed is shown again.
+#[tokio::test(start_paused = true)]
+async fn a_console_that_does_not_open_holds_nobody_up() {
+    let world = Rehearsal::bad(SMALL);
+    world.fault(Server::Pve, "GET /nodes/*/qemu/*/vncwebsocket", 1, Kind::Hang(When::Before));
+    let began = tokio::time::Instant::now();
+    world.recovers().await;
+    world.change(|lab| assert!(lab.ground.faults.0[0].seen > 0, "no console was opened"));
+    assert!(began.elapsed() < Duration::from_mins(5), "{:?}", began.elapsed());
 }
 
 /// Whoever waits for a config at an address need not be the VM that the inventory gives it to.
