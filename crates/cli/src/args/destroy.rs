@@ -24,7 +24,8 @@ pub struct Destroy {
     /// Deletes the cluster's templates and images too. Other clusters may share the images; they fetch them again.
     #[arg(long, env = "ICHOR_DESTROY_ALL", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub all: bool,
-    /// Goes ahead though the cluster's secrets are not here, and only its name says that the VMs are of this inventory.
+    /// Goes ahead though the cluster's secrets are not here, do not open, or are others than its machines know, and only
+    /// its name says that the VMs are of this inventory.
     #[arg(long, env = "ICHOR_DESTROY_WITHOUT_SECRETS", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub without_secrets: bool,
     /// Shows what would go and changes nothing. Exit code 2 if there is something to remove.

@@ -1,6 +1,6 @@
 //! `ichor destroy`: exactly what is ours goes, and what stays is told before and after.
 
-use ichor_model::{Code, Desired, Finding, Findings};
+use ichor_model::{Code, Desired, Finding, Findings, observed::MachineSeen};
 use ichor_ops::{Halt, converge::Goal, halt::only};
 use ichor_plan::{Action, ClusterPlan, Extent, protected_by_others};
 use serde_json::{Value, json};
@@ -15,14 +15,14 @@ use crate::{
     exit::Exit,
     failure::Failure,
     operating_system::OperatingSystem,
-    render::{progress::Wait, remains::Stays, steps, steps::Steps},
+    render::{progress::Wait, remains::Stays, steps, steps::Steps, text},
     terminal::Terminal,
 };
 
 /// Removes a cluster.
 pub fn run(args: &Destroy, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     let asked = Asked { verb: "destroy", yes: args.yes, dry_run: args.dry_run, json: args.json };
-    asked.check(terminal)?;
+    asked.check()?;
     let extent = if args.all { Extent::Everything } else { Extent::Machines };
     let intent = Intent::Remove { dry_run: args.dry_run };
     let done = live::with(global, terminal, intent, |stage| {
@@ -82,12 +82,9 @@ fn act(
     confirm(stage, &plan, &stays, asked, terminal)?;
     let ending = run::carry_out(stage, &goal, &plan, asked, terminal)?;
     let exit = ending.exit();
-    let document = json!({
-        "cluster": desired.cluster.name,
-        "gone": exit == Exit::Done,
-        "exit_code": exit.code(),
-        "stays": stays.document(),
-    });
+    let mut document = ending.document(asked.verb, stage.site.name());
+    document["gone"] = (exit == Exit::Done).into();
+    document["stays"] = stays.document();
     Ok(((exit, document), findings))
 }
 
@@ -113,17 +110,42 @@ fn confirm(
 /// Says that nothing but a name makes the VMs those of this inventory. Whoever made them has their secrets; another
 /// inventory may have the same name.
 fn unproven(stage: &Stage<'_>, plan: &ClusterPlan) -> Option<Finding> {
-    let deletes = plan.steps().iter().any(|step| matches!(step.action, Action::DeleteVm { .. }));
-    if !deletes || stage.store.has_bundle(&OperatingSystem) {
+    if !plan.steps().iter().any(|step| matches!(step.action, Action::DeleteVm { .. })) {
         return None;
     }
     let name = stage.site.name();
-    let message = format!("there are VMs of a cluster `{name}`, and its secrets are not here");
+    let (message, why) = if stage.bundle.is_some() {
+        let (machines, why) = strangers(stage)?;
+        (format!("{machines} of cluster `{name}` do not know the secrets that are here"), why)
+    } else {
+        let path = stage.store.bundle();
+        let (where_, why) = if stage.store.has_bundle(&OperatingSystem) {
+            ("cannot be read", format!("nobody can tell what `{}` holds", path.display()))
+        } else {
+            ("are not here", format!("looked for `{}`", path.display()))
+        };
+        (format!("there are VMs of a cluster `{name}`, and its secrets {where_}"), why)
+    };
     let remedy = "run it where the cluster's secrets are, or bring them here:\n    ichor secrets import FILE\nif they are gone for good, and these VMs are to go:\n    ichor destroy --without-secrets";
     let finding = Finding::error(Code::SECRETS_LOST, None, message)
         .because("they may have been made from another inventory of that name")
-        .because(format!("looked for `{}`", stage.store.bundle().display()));
+        .because(why);
     Some(finding.remedy(remedy))
+}
+
+/// Names machines that run and do not take our word, and says how one of them shows it.
+fn strangers(stage: &Stage<'_>) -> Option<(String, String)> {
+    let seen = &stage.observed;
+    let found = stage.site.desired.machines.iter().filter_map(|machine| {
+        let runs = seen.vms.get(&machine.vmid)?.seen()?.as_ref()?.running;
+        match seen.machines.get(&machine.name)?.seen()? {
+            MachineSeen::Stranger(why) if runs => Some((format!("`{}`", machine.name), why)),
+            _ => None,
+        }
+    });
+    let (names, whys): (Vec<String>, Vec<&String>) = found.unzip();
+    let why = (*whys.first()?).clone();
+    Some((text::list_some(&names, text::MAX_NAMES), why))
 }
 
 fn protected(desired: &Desired) -> Finding {

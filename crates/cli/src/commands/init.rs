@@ -171,7 +171,12 @@ impl Wizard<'_> {
             Some(endpoint) => endpoint.clone(),
             None => self
                 .questions
-                .ask("Address of a Proxmox host", None, |typed| Ok(typed.to_owned()))
+                .ask("Address of a Proxmox host", None, |typed| {
+                    match init::endpoint(typed).parse::<Endpoint>() {
+                        Ok(_) => Ok(typed.to_owned()),
+                        Err(error) => Err(error.to_string()),
+                    }
+                })
                 .map_err(|none| missing(none, "--endpoint", "pve1.lab.example"))?,
         };
         let endpoint = init::endpoint(&typed);

@@ -26,7 +26,7 @@ use crate::{
 pub fn run(verb: &LockVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     if let LockVerb::Break { yes } = verb {
         let asked = Asked { verb: "lock break", yes: *yes, dry_run: false, json: false };
-        asked.check_or("ichor lock show", terminal)?;
+        asked.check_or("ichor lock show")?;
         return act(global, terminal, |keep| take_away(keep, &asked, terminal), render::broken_text);
     }
     let look = |keep: &Keep<'_>| Wait::on(terminal, keeping::runtime()?.handle(), ASKING, keep.holder());

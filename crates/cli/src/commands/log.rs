@@ -23,7 +23,7 @@ use crate::{
 pub fn run(verb: &LogVerb, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     if let LogVerb::Accept { yes } = verb {
         let asked = Asked { verb: "log accept", yes: *yes, dry_run: false, json: false };
-        asked.check_or("ichor log verify", terminal)?;
+        asked.check_or("ichor log verify")?;
         return accept(&asked, global, terminal);
     }
     let mut session = match Session::open(global, terminal)? {

@@ -15,6 +15,7 @@ use ichor_ops::{
 };
 use ichor_plan::ClusterPlan;
 use ichor_store::{audit::Deed, lock::Lease};
+use serde_json::{Value, json};
 
 use super::live::Stage;
 use crate::{
@@ -28,6 +29,9 @@ use crate::{
     },
     terminal::Terminal,
 };
+
+/// The number of the language of results.
+const SCHEMA: u32 = 1;
 
 /// How a verb that changes the world was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -44,22 +48,21 @@ pub struct Asked {
 
 impl Asked {
     /// Refuses what cannot work: nobody can be asked without a terminal.
-    pub fn check(&self, terminal: &Terminal) -> Result<(), Failure> {
-        self.check_or(&format!("ichor {} --dry-run", self.verb), terminal)
+    pub fn check(&self) -> Result<(), Failure> {
+        self.check_or(&format!("ichor {} --dry-run", self.verb))
     }
 
     /// Like [`Self::check`], for a verb that has another one to look first.
-    pub fn check_or(&self, look: &str, _terminal: &Terminal) -> Result<(), Failure> {
-        let silent = self.json || !io::stdin().is_terminal();
-        if !silent || self.yes || self.dry_run {
-            return Ok(());
-        }
-        Err(Failure::new(Exit::InvalidInput, format!("`{}` has nobody to ask", self.verb))
-            .because("there is no terminal, and it changes things")
-            .hint(format!(
-                "go ahead without asking, or look first:\n    ichor {} --yes\n    {look}",
-                self.verb
-            )))
+    pub fn check_or(&self, look: &str) -> Result<(), Failure> {
+        let why = match (self.json, io::stdin().is_terminal()) {
+            _ if self.yes || self.dry_run => return Ok(()),
+            (true, _) => "`--json` talks to a program, and it changes things",
+            (false, false) => "there is no terminal, and it changes things",
+            (false, true) => return Ok(()),
+        };
+        Err(Failure::new(Exit::InvalidInput, format!("`{}` has nobody to ask", self.verb)).because(why).hint(
+            format!("go ahead without asking, or look first:\n    ichor {} --yes\n    {look}", self.verb),
+        ))
     }
 
     /// Asks, unless that was answered before.
@@ -85,8 +88,7 @@ pub fn not_confirmed(what: &str) -> Finding {
 pub struct Ending {
     /// What was last seen.
     pub observed: Observed,
-    /// What came of each step, if there was something to do.
-    pub report: Option<RunReport>,
+    report: Option<RunReport>,
     done: bool,
 }
 
@@ -98,6 +100,22 @@ impl Ending {
             None if self.done => Exit::Done,
             None => Exit::PartWay,
         }
+    }
+
+    /// Returns how it ended, for programs.
+    pub fn document(&self, verb: &str, cluster: &str) -> Value {
+        let nothing = RunReport::default();
+        let exit = self.exit();
+        json!({
+            "schema": SCHEMA,
+            "cluster": cluster,
+            "done": exit == Exit::Done,
+            "exit_code": exit.code(),
+            "exit": exit.meaning(),
+            "counts": run_report::counts(self.report.as_ref().unwrap_or(&nothing)),
+            "trouble": run_report::trouble(self.report.as_ref().unwrap_or(&nothing)),
+            "next": (exit != Exit::Done).then(|| format!("ichor {verb}")),
+        })
     }
 }
 
@@ -245,7 +263,7 @@ const fn word(outcome: &Outcome) -> &'static str {
 /// Asks to end: Ctrl-C, and what a service or CI sends before it kills.
 struct Stop {
     #[cfg(unix)]
-    terminate: Option<tokio::signal::unix::Signal>,
+    signals: Option<[tokio::signal::unix::Signal; 2]>,
 }
 
 impl Stop {
@@ -253,17 +271,24 @@ impl Stop {
     fn listen() -> Self {
         Self {
             #[cfg(unix)]
-            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok(),
+            signals: {
+                use tokio::signal::unix::{SignalKind, signal};
+                // A terminal that is closed must not cut a run off, either.
+                let both =
+                    signal(SignalKind::terminate()).and_then(|one| Ok([one, signal(SignalKind::hangup())?]));
+                both.ok()
+            },
         }
     }
 
     /// Waits until the run is asked to end.
     async fn asked(&mut self) {
         #[cfg(unix)]
-        if let Some(terminate) = &mut self.terminate {
+        if let Some([terminate, hangup]) = &mut self.signals {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
                 _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
             }
             return;
         }

@@ -47,7 +47,7 @@ const LOGGING_IN: &str = "logging in at Proxmox";
 /// Makes an account.
 pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     let asked = Asked { verb: "pve setup", yes: args.yes, dry_run: args.dry_run, json: false };
-    asked.check(terminal)?;
+    asked.check()?;
     let password = password(args, global, terminal)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime

@@ -13,7 +13,7 @@ use ichor_ops::{
 };
 use ichor_plan::{ClusterPlan, drift, preflight};
 use ichor_spec::Sources;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     live::{self, Intent, Stage},
@@ -29,7 +29,6 @@ use crate::{
     render::{
         envelope,
         findings::{self, Changes},
-        run_report,
         status::{self, Status},
         steps,
         steps::Steps,
@@ -46,7 +45,7 @@ pub fn run(args: &Up, global: &Global, terminal: &Terminal) -> Result<Exit, Fail
     // Whoever names a plan has seen it.
     let yes = args.yes || args.plan.is_some();
     let asked = Asked { verb: "up", yes, dry_run: args.dry_run, json: args.json };
-    asked.check(terminal)?;
+    asked.check()?;
     let saved = args.plan.as_deref().map(read_plan).transpose()?;
     let intent = if args.dry_run { Intent::Plan } else { Intent::Make };
     let done = live::with(global, terminal, intent, |stage| {
@@ -152,16 +151,11 @@ fn show(stage: &Stage<'_>, ending: &Ending, access: Option<&Access>, terminal: &
     let exit = ending.exit();
     let status = Status::new(&stage.live.with_leases(), &ending.observed);
     let path = |of: fn(&Access) -> &PathBuf| access.map(|access| envelope::path(of(access)));
-    let document = json!({
-        "cluster": stage.site.name(),
-        "done": exit == Exit::Done,
-        "exit_code": exit.code(),
-        "counts": run_report::counts(ending.report.as_ref()),
-        "status": status.document(),
-        "kubeconfig": path(|access| &access.kubeconfig),
-        "talosconfig": path(|access| &access.talosconfig),
-        "lab": stage.lab.map(envelope::path),
-    });
+    let mut document = ending.document("up", stage.site.name());
+    document["status"] = status.document();
+    document["kubeconfig"] = path(|access| &access.kubeconfig).into();
+    document["talosconfig"] = path(|access| &access.talosconfig).into();
+    document["lab"] = stage.lab.map(envelope::path).into();
     if exit != Exit::Done {
         return Shown { document, ..Shown::default() };
     }

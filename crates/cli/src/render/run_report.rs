@@ -178,9 +178,25 @@ fn tally(finish: Finish<'_>) -> Vec<String> {
     [Some(format!("  done: {done}")), not_begun].into_iter().flatten().collect()
 }
 
-/// Returns how many steps ended in which way, for programs. Without a report there were none.
-pub fn counts(report: Option<&RunReport>) -> Value {
-    let count = |wanted: fn(&Outcome) -> bool| report.map_or(0, |report| report.steps(wanted).count());
+/// Returns the steps that did not end well, for programs, each with why. Those that wait for them are not among them.
+pub fn trouble(report: &RunReport) -> Vec<Value> {
+    report
+        .steps(|outcome| cause(outcome).is_some())
+        .map(|(step, outcome)| step_document(step, outcome))
+        .collect()
+}
+
+fn step_document(step: &StepId, outcome: &Outcome) -> Value {
+    let mut value = json!({"step": step});
+    if let (Value::Object(value), Value::Object(keys)) = (&mut value, outcome_keys(outcome)) {
+        value.extend(keys);
+    }
+    value
+}
+
+/// Returns how many steps ended in which way, for programs.
+pub fn counts(report: &RunReport) -> Value {
+    let count = |wanted: fn(&Outcome) -> bool| report.steps(wanted).count();
     json!({
         "done": count(|outcome| *outcome == Outcome::Done),
         "skipped": count(|outcome| *outcome == Outcome::Skipped),
@@ -195,17 +211,8 @@ pub fn counts(report: Option<&RunReport>) -> Value {
 pub fn document(finish: Finish<'_>) -> Value {
     let report = finish.report;
     let exit = exit(report, finish.done);
-    let steps: Vec<Value> = report
-        .outcomes
-        .iter()
-        .map(|(step, outcome)| {
-            let mut value = json!({"step": step});
-            if let (Value::Object(value), Value::Object(keys)) = (&mut value, outcome_keys(outcome)) {
-                value.extend(keys);
-            }
-            value
-        })
-        .collect();
+    let steps = report.outcomes.iter().map(|(step, outcome)| step_document(step, outcome));
+    let steps: Vec<Value> = steps.collect();
     json!({
         "event": "report",
         "verb": finish.verb,
@@ -216,7 +223,7 @@ pub fn document(finish: Finish<'_>) -> Value {
         "exit_code": exit.code(),
         "exit": exit.meaning(),
         "took_ms": u64::try_from(finish.took.as_millis()).unwrap_or(u64::MAX),
-        "counts": counts(Some(report)),
+        "counts": counts(report),
         "next": if is_success(finish) { finish.then } else { finish.again },
         "steps": steps,
     })

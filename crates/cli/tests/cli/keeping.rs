@@ -170,6 +170,15 @@ fn an_inventory_of_the_same_name_deletes_nothing_without_its_secrets() {
     let shown = destroy(&["--dry-run"]);
     stops(&shown, 2, &["ICH-2135", "another inventory of that name", "may be members too"]);
     stops(&destroy(&["--yes"]), 7, &["ICH-2135", "--without-secrets"]);
+    // Neither does one that has others, or a file that says nothing.
+    lab.write("double/ichor.yaml", whole("a"));
+    let double = |words: &[&str]| {
+        lab.run(&[&["--lab", "--lab-state", &state, "-f", "double/ichor.yaml"], words].concat())
+    };
+    assert_eq!(double(&["secrets", "new"]).code, 0);
+    stops(&double(&["destroy", "--yes"]), 7, &["ICH-2135", "do not know the secrets that are here"]);
+    lab.write("double/.ichor/lab/a/secrets.yaml", "");
+    stops(&double(&["destroy", "--yes"]), 7, &["ICH-2135", "its secrets cannot be read"]);
     let there = lab.run(&["--lab", "plan"]);
     assert_eq!(there.code, 0, "something was deleted: {}", there.stdout);
     let gone = destroy(&["--yes", "--without-secrets"]);
@@ -178,7 +187,7 @@ fn an_inventory_of_the_same_name_deletes_nothing_without_its_secrets() {
 }
 
 #[test]
-fn secrets_that_cannot_be_read_do_not_keep_a_cluster_alive() {
+fn secrets_that_cannot_be_read_keep_a_cluster_alive_unless_told_otherwise() {
     let lab = rehearsed();
     let whole = fs::read_to_string(lab.path(SECRETS)).expect("secrets");
     for broken in ["", &whole[..whole.len() / 2]] {
@@ -187,7 +196,8 @@ fn secrets_that_cannot_be_read_do_not_keep_a_cluster_alive() {
         stops(&shown, 2, &["warning[ICH-2103]", "delete VM 2000"]);
         stops(&lab.run(&["--lab", "up", "--yes"]), 3, &["error[ICH-2103]"]);
     }
-    let gone = lab.run(&["--lab", "destroy", "--yes"]);
+    stops(&lab.run(&["--lab", "destroy", "--yes"]), 7, &["error[ICH-2135]", "its secrets cannot be read"]);
+    let gone = lab.run(&["--lab", "destroy", "--yes", "--without-secrets"]);
     stops(&gone, 0, &["warning[ICH-2103]", "the cluster's secrets, in .ichor/lab/a/secrets.yaml"]);
 }
 

@@ -126,9 +126,27 @@ fn programs_get_one_document_or_events_that_end_with_a_result() {
     let stopped = result(&["--yes", "--only", "nobody"], 3);
     assert_eq!(stopped["errors"], 1, "{stopped}");
 
-    let up = lab.run(&["--lab", "up", "--yes", "-o", "json"]);
-    assert_eq!(up.code, 0, "{}", up.stderr);
-    let up: Value = serde_json::from_str(&up.stdout).expect("one document");
+    let up = |code: i32| {
+        let up = lab.run(&["--lab", "up", "--yes", "-o", "json"]);
+        assert_eq!(up.code, code, "{}", up.stderr);
+        serde_json::from_str::<Value>(&up.stdout).expect("one document")
+    };
+    let state = lab.path(".ichor/lab/a/lab.json").display().to_string();
+    lab.write(
+        "denied.json",
+        r#"[{"server": "pve", "method": "POST", "path": "/nodes/*/qemu", "occurrence": 0, "fault": {"status": {"code": 403, "reason": "Permission check failed", "when": "before"}}}]"#,
+    );
+    let faults = |plan: &str| assert_eq!(lab.run(&["lab", "faults", "--state", &state, plan]).code, 0);
+    faults("denied.json");
+    let broken = up(6);
+    assert_eq!((&broken["done"], &broken["next"]), (&json!(false), &json!("ichor --lab up")), "{broken}");
+    let trouble = broken["trouble"].as_array().expect("a list");
+    let why = trouble.first().and_then(|step| step["message"].as_str()).expect("a reason");
+    assert!(why.contains("Permission check failed"), "{why}");
+    lab.write("none.json", "[]");
+    faults("none.json");
+
+    let up = up(0);
     assert_eq!((&up["done"], &up["counts"]["failed"]), (&json!(true), &json!(0)), "{up}");
     assert_eq!(up["status"]["nodes"]["ready"], up["status"]["nodes"]["wanted"], "{up}");
     for access in ["kubeconfig", "talosconfig"] {
@@ -190,6 +208,17 @@ fn a_network_that_is_still_to_come_is_told_once() {
 #[cfg(unix)]
 #[test]
 fn whoever_is_told_to_end_finishes_what_is_in_flight_and_reports() {
+    ends_in_order("-TERM");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_closed_terminal_ends_a_run_in_order() {
+    ends_in_order("-HUP");
+}
+
+#[cfg(unix)]
+fn ends_in_order(signal: &str) {
     use std::{
         io::{BufRead, BufReader, Read},
         process::Command,
@@ -207,7 +236,7 @@ fn whoever_is_told_to_end_finishes_what_is_in_flight_and_reports() {
     let mut said = BufReader::new(child.stdout.take().expect("stdout"));
     let began = said.by_ref().lines().map_while(Result::ok).any(|line| line.contains("machine/cp-1/create"));
     assert!(began, "it ended before it began");
-    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill");
     assert!(killed.success());
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("events");
