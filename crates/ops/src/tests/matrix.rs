@@ -58,6 +58,8 @@ const CLONED: &str = "image: {source: template, templates: {control-plane: {vmid
 const STRANGERS: u32 = 20;
 /// How many cases run at once.
 const THREADS: usize = 2;
+/// After so many cases it is said how far they are.
+const SAY_EVERY: usize = 500;
 /// How many cases the usual tests play.
 const SAMPLE: usize = 24;
 /// No run makes more calls than this, whatever it meets. A clean one makes fewer than 200; most by far are looks of a
@@ -277,7 +279,12 @@ fn play_all(cases: &[Case]) -> Vec<String> {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(number) else { break };
+                    if number % SAY_EVERY == 0 {
+                        println!("case {number} of {}: {case}", cases.len());
+                    }
                     let played = catch_unwind(AssertUnwindSafe(|| in_virtual_time(play(case))));
                     let played = played.unwrap_or_else(|_| Played {
                         wrongs: vec!["it panicked".into()],
