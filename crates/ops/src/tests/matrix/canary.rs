@@ -1,7 +1,9 @@
 //! No secret is said aloud, and nothing steers a terminal, whatever the servers do to a run.
 //!
-//! Every server of the lab meets every call with every fault that the lab knows, while the cluster is looked at by those
-//! who change nothing: `plan`, `plan --out`, `status`, `health` and `doctor`; and while `up` and `destroy` are run.
+//! The servers of the lab do something to every call while the cluster is looked at by those who change nothing: `plan`,
+//! `plan --out`, `status`, `health` and `doctor`. Proxmox and the factory do so with every fault that the lab knows,
+//! and while `up` and `destroy` are run, too; machines and Kubernetes with all but those that make each of their many
+//! calls long ([`is_brief`]), which they do to single calls of whole runs in the [matrix](super).
 //! Everything that comes of it is searched for keys and tokens: events, the journal, the end of the run and its errors,
 //! saved plans, what was observed, and each check.
 
