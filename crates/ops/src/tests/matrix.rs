@@ -282,7 +282,7 @@ fn play_all(cases: &[Case]) -> Vec<String> {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(number) else { break };
-                    if number % SAY_EVERY == 0 {
+                    if number.is_multiple_of(SAY_EVERY) {
                         println!("case {number} of {}: {case}", cases.len());
                     }
                     let played = catch_unwind(AssertUnwindSafe(|| in_virtual_time(play(case))));
