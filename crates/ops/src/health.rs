@@ -345,6 +345,7 @@ fn ours(machine: &Machine, vm: &VmSeen) -> Verdict {
         Owner::Ours => Verdict::Holds,
         Owner::OtherMachine(whose) => Verdict::Fails(format!("VM {vmid} is {whose}")),
         Owner::OtherCluster(cluster) => Verdict::Fails(format!("VM {vmid} belongs to cluster `{cluster}`")),
+        Owner::Namesake => Verdict::Fails(format!("VM {vmid} is not ours: {}", Owner::NAMESAKE)),
         Owner::Foreign(why) => Verdict::Fails(format!("VM {vmid} is not ours: {why}")),
     }
 }

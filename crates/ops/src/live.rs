@@ -25,6 +25,7 @@ use ichor_model::{
     Code, Desired, Finding, Findings, HostName, MachineName, Severity,
     desired::{ConfigDelivery, Late, Machine, Role},
     observed::StorageSeen,
+    stamp::{Claim, SecretsPrint},
 };
 use ichor_net::{Dial, Endpoint, HttpClient, Trust};
 use ichor_plan::files::{Names, has_seed, host_of, seed_volume};
@@ -109,6 +110,7 @@ pub struct Live<'a> {
     /// What the run has learnt so far.
     pub memory: Memory,
     secrets: Option<&'a Bundle>,
+    by_name: bool,
     materials: Option<&'a Materials>,
     pub(crate) seen_storages: Mutex<Storages>,
     pub(crate) nodes: LastNodes,
@@ -148,6 +150,7 @@ impl<'a> Live<'a> {
             images,
             memory: Memory::default(),
             secrets,
+            by_name: false,
             materials: materials.into(),
             seen_storages: Mutex::default(),
             nodes: LastNodes::default(),
@@ -156,6 +159,20 @@ impl<'a> Live<'a> {
             tasks: Tasks::default(),
             names: OnceLock::new(),
         })
+    }
+
+    /// Takes the cluster's name for proof that VMs are its own, whatever secrets they were made with.
+    #[must_use]
+    pub const fn by_name(mut self) -> Self {
+        self.by_name = true;
+        self
+    }
+
+    /// Returns what stamps say of the cluster.
+    pub(crate) fn claim(&self) -> Claim<'_> {
+        let secrets = self.secrets.filter(|_| !self.by_name);
+        let secrets = secrets.map(|bundle| SecretsPrint::of(&bundle.cluster_id));
+        Claim { cluster: &self.desired.cluster.id, secrets }
     }
 
     /// Draws up the machine config of a machine.

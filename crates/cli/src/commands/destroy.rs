@@ -1,6 +1,10 @@
 //! `ichor destroy`: exactly what is ours goes, and what stays is told before and after.
 
-use ichor_model::{Code, Desired, Finding, Findings, observed::MachineSeen};
+use ichor_model::{
+    Code, Desired, Finding, Findings,
+    desired::Machine,
+    observed::{MachineSeen, Owner},
+};
 use ichor_ops::{Halt, converge::Goal, halt::only};
 use ichor_plan::{Action, ClusterPlan, Extent, protected_by_others};
 use serde_json::{Value, json};
@@ -24,7 +28,7 @@ pub fn run(args: &Destroy, global: &Global, terminal: &Terminal) -> Result<Exit,
     let asked = Asked { verb: "destroy", yes: args.yes, dry_run: args.dry_run, json: args.json };
     asked.check()?;
     let extent = if args.all { Extent::Everything } else { Extent::Machines };
-    let intent = Intent::Remove { dry_run: args.dry_run };
+    let intent = Intent::Remove { dry_run: args.dry_run, by_name: args.without_secrets };
     let done = live::with(global, terminal, intent, |stage| {
         act(&stage, extent, args.without_secrets, &asked, terminal)
     })?;
@@ -110,11 +114,15 @@ fn confirm(
 /// Says that nothing but a name makes the VMs those of this inventory. Whoever made them has their secrets; another
 /// inventory may have the same name.
 fn unproven(stage: &Stage<'_>, plan: &ClusterPlan) -> Option<Finding> {
-    if !plan.steps().iter().any(|step| matches!(step.action, Action::DeleteVm { .. })) {
-        return None;
-    }
     let name = stage.site.name();
-    let (message, why) = if stage.bundle.is_some() {
+    let namesakes = namesakes(stage);
+    let deletes = plan.steps().iter().any(|step| matches!(step.action, Action::DeleteVm { .. }));
+    let (message, why) = if !namesakes.is_empty() {
+        let vms = text::list_some(&namesakes, text::MAX_NAMES);
+        (format!("{vms} of a cluster `{name}` were made with other secrets than are here"), STAMPED.into())
+    } else if !deletes {
+        return None;
+    } else if stage.bundle.is_some() {
         let (machines, why) = strangers(stage)?;
         (format!("{machines} of cluster `{name}` do not know the secrets that are here"), why)
     } else {
@@ -131,6 +139,16 @@ fn unproven(stage: &Stage<'_>, plan: &ClusterPlan) -> Option<Finding> {
         .because("they may have been made from another inventory of that name")
         .because(why);
     Some(finding.remedy(remedy))
+}
+
+const STAMPED: &str = "the stamps in their notes name the secrets that they were made with";
+
+/// Names VMs under the numbers of our machines that another cluster of the same name has made.
+fn namesakes(stage: &Stage<'_>) -> Vec<String> {
+    let vm = |machine: &Machine| stage.observed.vms.get(&machine.vmid)?.seen()?.as_ref();
+    let machines = stage.site.desired.machines.iter();
+    let found = machines.filter(|machine| vm(machine).is_some_and(|vm| vm.owner == Owner::Namesake));
+    found.map(|machine| format!("VM {}", machine.vmid)).collect()
 }
 
 /// Names machines that run and do not take our word, and says how one of them shows it.

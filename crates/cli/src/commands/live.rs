@@ -56,6 +56,8 @@ pub enum Intent {
     Remove {
         /// Whether nothing is changed.
         dry_run: bool,
+        /// Whether its name is proof enough that VMs are its own.
+        by_name: bool,
     },
     /// To make it: its secrets too, if there are none.
     Make,
@@ -73,7 +75,7 @@ impl Intent {
 
     /// Whether something is changed; nobody else may meanwhile.
     const fn changes(self) -> bool {
-        matches!(self, Self::Make | Self::Remove { dry_run: false })
+        matches!(self, Self::Make | Self::Remove { dry_run: false, .. })
     }
 }
 
@@ -349,7 +351,8 @@ impl Scene<'_> {
         materials: Option<&'a Materials>,
     ) -> Result<Live<'a>, Halt> {
         let pve = proxmox(&self.site.desired.proxmox.endpoint, &self.world.reach)?;
-        Live::new(self.site.desired, pve, self.world.reach.clone(), secrets, materials)
+        let live = Live::new(self.site.desired, pve, self.world.reach.clone(), secrets, materials)?;
+        Ok(if matches!(self.intent, Intent::Remove { by_name: true, .. }) { live.by_name() } else { live })
     }
 
     /// Makes the cluster's secrets.

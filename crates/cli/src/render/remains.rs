@@ -113,6 +113,7 @@ impl Stays<'_> {
             let whose = match &vm.owner {
                 Owner::Ours | Owner::OtherMachine(_) => return None,
                 Owner::OtherCluster(cluster) => format!("it belongs to cluster `{cluster}`"),
+                Owner::Namesake => Owner::NAMESAKE.to_owned(),
                 Owner::Foreign(why) => why.clone(),
             };
             Some(format!("VM {vmid} on host {}: {whose}", vm.host))

@@ -234,6 +234,7 @@ fn whose(owner: &Owner) -> Option<(&'static str, String)> {
         Owner::Ours => None,
         Owner::OtherMachine(whose) => Some(("this-cluster", format!("it is {whose}"))),
         Owner::OtherCluster(cluster) => Some(("other-cluster", format!("it belongs to cluster `{cluster}`"))),
+        Owner::Namesake => Some(("other-cluster", Owner::NAMESAKE.to_owned())),
         Owner::Foreign(why) => Some(("foreign", format!("it is not ours: {why}"))),
     }
 }

@@ -176,7 +176,7 @@ fn an_inventory_of_the_same_name_deletes_nothing_without_its_secrets() {
         lab.run(&[&["--lab", "--lab-state", &state, "-f", "double/ichor.yaml"], words].concat())
     };
     assert_eq!(double(&["secrets", "new"]).code, 0);
-    stops(&double(&["destroy", "--yes"]), 7, &["ICH-2135", "do not know the secrets that are here"]);
+    stops(&double(&["destroy", "--yes"]), 7, &["ICH-2135", "made with other secrets than are here"]);
     lab.write("double/.ichor/lab/a/secrets.yaml", "");
     stops(&double(&["destroy", "--yes"]), 7, &["ICH-2135", "its secrets cannot be read"]);
     let there = lab.run(&["--lab", "plan"]);

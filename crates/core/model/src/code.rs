@@ -406,7 +406,7 @@ catalogue! {
     3107 STORAGE_FULL "a storage has too little room":
         "The disks that are still to be made need more than the storage has free. Thin storages grow later, but a storage that runs full stops every machine on it.";
     3108 VM_NOT_OURS "a VMID is taken":
-        "A VM with this number is there, and it is not the machine that the inventory means: number, SMBIOS uuid and ichor's stamp in the notes do not agree. It is never changed, stopped or deleted, whatever its name and tags say.";
+        "A VM with this number is there, and it is not the machine that the inventory means: number, SMBIOS uuid and ichor's stamp in the notes do not agree, or the stamp names other secrets than those that are here, because another inventory has the same cluster name. It is never changed, stopped or deleted, whatever its name and tags say.";
     3109 ADDRESS_TAKEN "somebody else answers at a machine's address":
         "Two machines with one address fight for it, and a machine config with secrets would go to whoever wins. Nothing was started.";
     3110 VM_LOCKED "Proxmox keeps a VM locked":

@@ -151,11 +151,16 @@ pub enum Owner {
     OtherMachine(String),
     /// Another cluster that ichor made.
     OtherCluster(String),
+    /// Another cluster of the same name that ichor made, with other secrets.
+    Namesake,
     /// Somebody else, and how that shows.
     Foreign(String),
 }
 
 impl Owner {
+    /// How it shows that a VM is that of another cluster of the same name.
+    pub const NAMESAKE: &'static str = "another cluster of this name made it, with other secrets";
+
     /// Whether the VM belongs to this cluster, as the machine that should have its number or as another one.
     pub const fn is_cluster(&self) -> bool {
         matches!(self, Self::Ours | Self::OtherMachine(_))

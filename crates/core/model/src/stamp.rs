@@ -12,6 +12,7 @@
 //! machine: cp-1
 //! generation: 1
 //! role: control-plane
+//! secrets: 5d1c0f3ab27e9946
 //! ```
 //! ````
 //!
@@ -19,9 +20,13 @@
 //! People may write above and below it. A block with a line that is missing, doubled or not known is no stamp at
 //! all: a VM whose stamp was tampered with is nobody's to change.
 //!
-//! The stamp names its own VMID, because a backup that is restored elsewhere keeps notes and uuid.
+//! The stamp names its own VMID, because a backup that is restored elsewhere keeps notes and uuid. It names the
+//! secrets of its cluster by a print, because two inventories may have one name: whoever has other secrets is another
+//! cluster. A stamp without a print is anybody's of that name.
 
 use std::fmt;
+
+use sha2::{Digest, Sha256};
 
 use crate::{
     MachineName, SmbiosUuid, TalosVersion, VmId,
@@ -38,11 +43,73 @@ const CLOSING: &str = "```";
 /// Readers stop here: a stamp has fewer lines.
 const MOST_LINES: usize = 32;
 
+/// What tells clusters of one name apart: a print of their secrets that gives nothing of them away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecretsPrint(u64);
+
+impl SecretsPrint {
+    /// Takes the print of secrets by the random id that they carry.
+    pub fn of(cluster_id: &str) -> Self {
+        let digest = Sha256::digest(format!("ichor secrets\0{cluster_id}"));
+        Self(digest.iter().take(8).fold(0, |print, byte| print << 8 | u64::from(*byte)))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let print = Self(u64::from_str_radix(text, 16).ok()?);
+        (print.to_string() == text).then_some(print)
+    }
+}
+
+impl fmt::Display for SecretsPrint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A cluster, as its stamps name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim<'a> {
+    /// Its `id`.
+    pub cluster: &'a str,
+    /// The print of its secrets. Nothing: it has none yet, or its name alone is to count.
+    pub secrets: Option<SecretsPrint>,
+}
+
+/// Whose a stamped VM is, seen from a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// That cluster's.
+    Own,
+    /// That of a cluster of the same `id` with other secrets.
+    Namesake,
+    /// That of a cluster of another `id`.
+    Other,
+}
+
+impl Claim<'_> {
+    /// Tells whose a VM with a stamp is.
+    pub fn party(&self, stamp: &Stamp) -> Party {
+        if stamp.cluster != self.cluster {
+            Party::Other
+        } else if are_at_odds(self.secrets, stamp.secrets) {
+            Party::Namesake
+        } else {
+            Party::Own
+        }
+    }
+}
+
+fn are_at_odds(one: Option<SecretsPrint>, other: Option<SecretsPrint>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
+}
+
 /// Whose a VM is, and what it is there for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
     /// The `id` of its cluster.
     pub cluster: String,
+    /// The print of the secrets that its cluster had.
+    pub secrets: Option<SecretsPrint>,
     /// The VMID that it was made under.
     pub vmid: VmId,
     /// What it is there for.
@@ -89,18 +156,18 @@ pub struct StampedImage {
 
 impl Stamp {
     /// Makes the stamp of a machine.
-    pub fn of_machine(cluster: &str, machine: &Machine) -> Self {
+    pub fn of_machine(claim: Claim<'_>, machine: &Machine) -> Self {
         let stamped = StampedMachine {
             name: machine.name.clone(),
             generation: machine.generation,
             role: machine.role,
             is_unfinished: false,
         };
-        Self { cluster: cluster.to_owned(), vmid: machine.vmid, bearer: Bearer::Machine(stamped) }
+        Self::of(claim, machine.vmid, Bearer::Machine(stamped))
     }
 
     /// Makes the stamp of a template that holds an image, built from a schematic.
-    pub fn of_template(cluster: &str, vmid: VmId, image: &Image, schematic: &str) -> Self {
+    pub fn of_template(claim: Claim<'_>, vmid: VmId, image: &Image, schematic: &str) -> Self {
         let stamped = StampedImage {
             schematic: schematic.to_owned(),
             talos: image.talos.clone(),
@@ -108,7 +175,17 @@ impl Stamp {
             arch: image.arch,
             secureboot: image.secureboot,
         };
-        Self { cluster: cluster.to_owned(), vmid, bearer: Bearer::Template(stamped) }
+        Self::of(claim, vmid, Bearer::Template(stamped))
+    }
+
+    fn of(claim: Claim<'_>, vmid: VmId, bearer: Bearer) -> Self {
+        Self { cluster: claim.cluster.to_owned(), secrets: claim.secrets, vmid, bearer }
+    }
+
+    /// Whether it says what another one says. One without a print of secrets agrees with any print.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        !are_at_odds(self.secrets, other.secrets)
+            && (&self.cluster, self.vmid, &self.bearer) == (&other.cluster, other.vmid, &other.bearer)
     }
 
     /// Says that the machine is only a clone so far.
@@ -204,7 +281,11 @@ impl Stamp {
                 },
             }),
         };
-        Some(Self { cluster, vmid, bearer })
+        let secrets = match fields.take("secrets") {
+            None => None,
+            Some(print) => Some(SecretsPrint::read(print)?),
+        };
+        Some(Self { cluster, secrets, vmid, bearer })
     }
 }
 
@@ -231,6 +312,9 @@ impl fmt::Display for Stamp {
                     writeln!(f, "secureboot: yes")?;
                 }
             }
+        }
+        if let Some(print) = self.secrets {
+            writeln!(f, "secrets: {print}")?;
         }
         f.write_str(CLOSING)
     }
@@ -296,6 +380,7 @@ mod tests {
     fn stamp() -> Stamp {
         Stamp {
             cluster: "homelab".into(),
+            secrets: Some(SecretsPrint::of("secret id")),
             vmid: VmId::new(2000).expect("a VMID"),
             bearer: Bearer::Machine(StampedMachine {
                 name: "cp-1".parse().expect("a name"),
@@ -324,8 +409,18 @@ mod tests {
             stamp().write(Some("Rack 3.\n")),
             "Rack 3.\n\nKept by ichor, cluster homelab. The block below is how it knows this VM: \
              leave it as it is.\n\n```ichor\nschema: 1\ncluster: homelab\nvmid: 2000\nmachine: cp-1\n\
-             generation: 1\nrole: control-plane\n```"
+             generation: 1\nrole: control-plane\nsecrets: a99a89770c5174ff\n```"
         );
+    }
+
+    #[test]
+    fn a_stamp_without_a_print_agrees_with_any() {
+        let (ours, old) = (stamp(), Stamp { secrets: None, ..stamp() });
+        let other = Stamp { secrets: Some(SecretsPrint::of("another id")), ..stamp() };
+        assert!(ours.agrees_with(&old) && old.agrees_with(&ours) && ours.agrees_with(&ours));
+        assert!(!ours.agrees_with(&other));
+        assert!(!ours.agrees_with(&ours.clone().unfinished()));
+        assert_eq!(Stamp::read(&old.write(None)), Some(old));
     }
 
     #[test]
@@ -356,6 +451,8 @@ mod tests {
             whole.replace("generation: 1", "generation: 1\ncolour: red"),
             whole.replace("control-plane", "Control-Plane"),
             whole.replace("machine: cp-1", "machine: CP_1"),
+            whole.replace("secrets: ", "secrets: 0"),
+            whole.replace("secrets: ", "secrets: +"),
             whole.replace("cluster: homelab", "cluster: \"homelab\""),
             whole.replace("```ichor", "  ```ichor"),
             format!("{whole}\n{whole}"),

@@ -488,6 +488,7 @@ fn own(observed: &Observed, vmid: VmId, judge: impl FnOnce(&VmSeen) -> Verdict) 
             Owner::OtherCluster(cluster) => {
                 Verdict::Fails(format!("VM {vmid} belongs to cluster `{cluster}`"))
             }
+            Owner::Namesake => Verdict::Fails(format!("VM {vmid} is not ours: {}", Owner::NAMESAKE)),
             Owner::Foreign(why) => Verdict::Fails(format!("VM {vmid} is not ours: {why}")),
         },
     })

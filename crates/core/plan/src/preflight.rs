@@ -95,9 +95,13 @@ fn somebody_else(owner: &Owner) -> Option<String> {
         Owner::Ours => None,
         Owner::OtherMachine(whose) => Some(format!("it is {whose} of this cluster")),
         Owner::OtherCluster(cluster) => Some(format!("it belongs to the cluster `{cluster}`")),
+        Owner::Namesake => Some(Owner::NAMESAKE.to_owned()),
         Owner::Foreign(why) => Some(why.clone()),
     }
 }
+
+const FOREIGN_REMEDY: &str = "choose another `vmid` for the machine; the VM is left as it is";
+const NAMESAKE_REMEDY: &str = "if it is to be this one's, bring the secrets here that it was made with:\n    ichor secrets import FILE\notherwise give this cluster a `cluster.name` and VMIDs of its own; the VM is left as it is";
 
 fn other_vm(observed: &Observed, machine: &Machine) -> Option<Finding> {
     let vmid = machine.vmid;
@@ -116,7 +120,7 @@ fn other_vm(observed: &Observed, machine: &Machine) -> Option<Finding> {
     Some(
         Finding::error(Code::VM_NOT_OURS, None, message)
             .because(why)
-            .remedy("choose another `vmid` for the machine; the VM is left as it is"),
+            .remedy(if vm.owner == Owner::Namesake { NAMESAKE_REMEDY } else { FOREIGN_REMEDY }),
     )
 }
 
@@ -163,6 +167,10 @@ fn taken_address(desired: &Desired, observed: &Observed, machine: &Machine) -> O
         MachineSeen::Maintenance if free => "another Talos machine waits for its machine config there",
         _ => return None,
     };
+    // That cluster's machine, which is told of already.
+    if vm(observed, machine.vmid).is_some_and(|vm| vm.owner == Owner::Namesake) {
+        return None;
+    }
     let (name, address) = (&machine.name, address(machine));
     let runs = vm(observed, machine.vmid).is_some_and(|vm| vm.owner == Owner::Ours && vm.running);
     if runs {

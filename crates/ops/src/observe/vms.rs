@@ -11,6 +11,7 @@ use ichor_model::{
     HostName, Observed, VmId,
     desired::{Image, Machine, Template},
     observed::{Owner, Rights, Sight, StorageSeen, VmSeen, VolumeSeen},
+    stamp::Party,
 };
 use ichor_plan::files::{has_seed, host_of, image_place, storage_of, template_host, users_of};
 use ichor_pve::{
@@ -244,7 +245,7 @@ impl Live<'_> {
 
     /// Says whose the VM under a machine's number is.
     pub(crate) fn whose(&self, machine: &Machine, config: &VmConfig) -> Whose {
-        whose(&self.desired.cluster.id, machine, machine.vmid, config)
+        whose(self.claim(), machine, machine.vmid, config)
     }
 
     /// Whether a VM belongs to this cluster, by what it says of itself.
@@ -301,6 +302,7 @@ impl Live<'_> {
             }
             Whose::OursTemplate => Owner::OtherMachine("a template".into()),
             Whose::OtherCluster(cluster) => Owner::OtherCluster(cluster),
+            Whose::Namesake => Owner::Namesake,
             Whose::Foreign(why) => Owner::Foreign(why.to_string()),
             Whose::Reserved { lock } => match self.maker(machine, &seen.host).await {
                 Some(_) => {
@@ -335,7 +337,7 @@ impl Live<'_> {
         let image = self.desired.images.iter().find(|image| image.id == template.image);
         let schematic = self.images.get(&template.image).map_or("", |named| named.id.as_str());
         let shape = image.map(|image| TemplateShape {
-            cluster: &self.desired.cluster.id,
+            claim: self.claim(),
             pool: self.desired.proxmox.pool.as_deref(),
             template,
             image,
@@ -344,7 +346,7 @@ impl Live<'_> {
         seen.owner = self.owner_by_stamp(template.vmid, config);
         if let (Owner::Ours, Some(shape), Identity::Stamped(stamp)) =
             (&seen.owner, shape, identify(template.vmid, config))
-            && stamp != shape.stamp()
+            && !stamp.agrees_with(&shape.stamp())
         {
             seen.differences.push("it holds another image".into());
         }
@@ -353,8 +355,11 @@ impl Live<'_> {
     /// Whose a VM is that is no machine of the inventory: ours if the stamp says this cluster.
     fn owner_by_stamp(&self, vmid: VmId, config: &VmConfig) -> Owner {
         match identify(vmid, config) {
-            Identity::Stamped(stamp) if stamp.cluster == self.desired.cluster.id => Owner::Ours,
-            Identity::Stamped(stamp) => Owner::OtherCluster(stamp.cluster),
+            Identity::Stamped(stamp) => match self.claim().party(&stamp) {
+                Party::Own => Owner::Ours,
+                Party::Namesake => Owner::Namesake,
+                Party::Other => Owner::OtherCluster(stamp.cluster),
+            },
             Identity::Reserved { lock } => Owner::Foreign(format!("it is locked ({lock})")),
             Identity::Foreign(why) => Owner::Foreign(why.to_string()),
         }

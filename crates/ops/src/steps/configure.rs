@@ -240,20 +240,28 @@ async fn find_pin(
             "API tokens may read consoles since Proxmox 9.2, with `VM.Console`; otherwise choose `boot: {config: cidata}`, or trust the network with `boot: {verify: network}`",
         ))
     };
+    // One that opens may be read: what is missing then is on the machine's side.
+    let unheard = |error: ConsoleError| {
+        let message = format!("{what}: its serial console does not show its key: {error}");
+        EffectError::Transient(Report::new(message).hint(format!(
+            "Talos prints it to the first serial port: see what VM {0} says there, and whether its image has the kernel argument `console=ttyS0`:\n    qm terminal {0}",
+            machine.vmid
+        )))
+    };
     blank(live, what, machine, &host).await?;
     let console = open(live, machine, &host).await.map_err(unread)?;
     context.progress(0.0, "resetting the VM to see its key on the console");
     let upid = live.pve.send(&pve::reset(&host, machine.vmid)).await;
     let upid = upid.map_err(|error| pve_trouble(what, &error))?;
     task::wait(live, what, &upid).await?;
-    match read_key(live, machine, console).await.map_err(unread)? {
+    match read_key(live, machine, console).await.map_err(unheard)? {
         Heard::Key(key) => {
             live.memory.pin(&machine.name, Pin::Console(key));
             Ok(Some(Pin::Console(key)))
         }
         Heard::Configured => Ok(None),
         Heard::Missed => {
-            Err(unread(ConsoleError::Late("nothing with a key, though Talos waits for its config".into())))
+            Err(unheard(ConsoleError::Late("nothing with a key, though Talos waits for its config".into())))
         }
     }
 }

@@ -27,7 +27,7 @@ pub async fn build(
     let there = live.find_vm(vmid, host).await.map_err(|error| pve_trouble(&what, &error))?;
     if matches!(there, Found::Nothing) {
         let shape = TemplateShape {
-            cluster: &live.desired.cluster.id,
+            claim: live.claim(),
             pool: live.desired.proxmox.pool.as_deref(),
             template,
             image,

@@ -334,7 +334,7 @@ pub fn in_drive(config: &VmConfig, slot: &str) -> Option<String> {
 impl Live<'_> {
     /// Returns the shape of a machine.
     pub(crate) fn shape<'m>(&'m self, machine: &'m Machine) -> Shape<'m> {
-        Shape { cluster: &self.desired.cluster.id, pool: self.desired.proxmox.pool.as_deref(), machine }
+        Shape { claim: self.claim(), pool: self.desired.proxmox.pool.as_deref(), machine }
     }
 
     /// Returns the cidata volume that a VM which is off lacks: an unfinished one has none yet, and one of ours may be

@@ -8,12 +8,12 @@ mod rights;
 mod runs;
 mod vms;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ichor_engine::{Cancel, EventSink, Journal, Outcome, Past};
 use ichor_lab::{Hall, Inside, Target, proxy::Routes};
 use ichor_machineconfig::compose::{Materials, needs};
-use ichor_model::{Desired, Findings, VmId};
+use ichor_model::{Desired, Findings, Stamp, VmId, stamp::SecretsPrint};
 use ichor_sim::{
     Lab,
     faults::{Calls, Fault, Kind, Server, When},
@@ -58,11 +58,45 @@ impl Rehearsal {
         let lab = setup.build();
         let routes = Routes::of(&lab).with("pve1", 8006, Target::Pve);
         let inside = Arc::new(Inside::over(Arc::new(Hall::new(lab)), routes));
+        Self::in_world(inside, resolve(inventory), 0)
+    }
+
+    /// Another inventory of the same name, with secrets of its own, in the same world.
+    fn namesake(&self) -> Self {
+        Self::in_world(Arc::clone(&self.inside), self.desired.clone(), 1_000_000)
+    }
+
+    fn in_world(inside: Arc<Inside>, desired: Desired, drawn: u64) -> Self {
         let memory = Memory::default();
         memory.later.set(ichor_lab::real_time().unix_seconds() - NOW);
-        let desired = resolve(inventory);
+        memory.drawn.set(drawn);
         secrets::new(&memory, site(&desired), || Ok(rsa())).expect("secrets");
         Self { inside, memory, desired }
+    }
+
+    /// The print of its secrets.
+    fn print(&self) -> Option<SecretsPrint> {
+        let found = bundle::of_cluster(
+            &self.memory,
+            site(&self.desired),
+            None,
+            Signer::Talos,
+            &mut Sources::default(),
+        );
+        found.ok().map(|found| SecretsPrint::of(&found.bundle.cluster_id))
+    }
+
+    /// The VMs of clusters of its name: with what secrets they were made, and what they say of themselves.
+    fn made(&self) -> BTreeMap<VmId, (Option<SecretsPrint>, String)> {
+        let id = &self.desired.cluster.id;
+        self.inside.hall().look(|lab| {
+            let configs = lab.pve.vms.iter().map(|(vmid, vm)| (*vmid, &vm.config));
+            let stamped = configs.filter_map(|(vmid, config)| {
+                let stamp = Stamp::read(config.current.get("description")?)?;
+                (stamp.cluster == *id).then(|| (vmid, (stamp.secrets, format!("{config:?}"))))
+            });
+            stamped.collect()
+        })
     }
 
     fn change<T>(&self, act: impl FnOnce(&mut Lab) -> T) -> T {

@@ -21,6 +21,7 @@ use std::fmt;
 use ichor_model::{
     Stamp,
     desired::{Disk, Image, Machine, Template},
+    stamp::Claim,
 };
 
 pub use self::{
@@ -49,8 +50,8 @@ impl Wish {
 /// A machine that is wanted, and whose it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape<'a> {
-    /// The `id` of its cluster.
-    pub cluster: &'a str,
+    /// Its cluster.
+    pub claim: Claim<'a>,
     /// The pool of its cluster.
     pub pool: Option<&'a str>,
     /// The machine.
@@ -78,7 +79,7 @@ pub enum System<'a> {
 impl<'a> Shape<'a> {
     /// Returns the stamp of the machine.
     pub fn stamp(&self) -> Stamp {
-        Stamp::of_machine(self.cluster, self.machine)
+        Stamp::of_machine(self.claim, self.machine)
     }
 
     /// Returns where optical drives of the machine are.
@@ -177,8 +178,8 @@ pub fn eject(slot: &str) -> Params {
 /// A template that is wanted, and whose it is.
 #[derive(Debug, Clone, Copy)]
 pub struct TemplateShape<'a> {
-    /// The `id` of its cluster.
-    pub cluster: &'a str,
+    /// Its cluster.
+    pub claim: Claim<'a>,
     /// The pool of its cluster.
     pub pool: Option<&'a str>,
     /// The template.
@@ -192,7 +193,7 @@ pub struct TemplateShape<'a> {
 impl TemplateShape<'_> {
     /// Returns the stamp of the template.
     pub fn stamp(&self) -> Stamp {
-        Stamp::of_template(self.cluster, self.template.vmid, self.image, self.schematic)
+        Stamp::of_template(self.claim, self.template.vmid, self.image, self.schematic)
     }
 
     /// Returns the options to create the VM with that is then made a template, from an image such as

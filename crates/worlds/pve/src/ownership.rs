@@ -15,7 +15,8 @@ use std::fmt;
 use ichor_model::{
     MachineName, SmbiosUuid, Stamp, VmId,
     desired::Machine,
-    stamp::{Bearer, StampedMachine},
+    observed::Owner,
+    stamp::{Bearer, Claim, Party, StampedMachine},
 };
 
 use crate::{
@@ -131,6 +132,8 @@ pub enum Whose {
     OursTemplate,
     /// Another cluster's, by its `id`.
     OtherCluster(String),
+    /// That of another cluster of the same `id`: its stamp names other secrets.
+    Namesake,
     /// Nobody can tell yet: it is being made, or its making was broken off. [`maker`] tells which.
     Reserved {
         /// The lock: `create` or `clone`.
@@ -150,6 +153,7 @@ impl fmt::Display for Whose {
             }
             Self::OursTemplate => f.write_str("it is a template of this cluster"),
             Self::OtherCluster(cluster) => write!(f, "it belongs to the cluster `{cluster}`"),
+            Self::Namesake => f.write_str(Owner::NAMESAKE),
             Self::Reserved { lock } => {
                 write!(f, "it is locked ({lock}), and nobody can tell yet whose it is")
             }
@@ -165,15 +169,17 @@ impl Whose {
     }
 }
 
-/// Compares the VM that was found under a VMID with a machine that is wanted, of the cluster with an `id`.
-pub fn whose(cluster: &str, wanted: &Machine, vmid: VmId, config: &VmConfig) -> Whose {
+/// Compares the VM that was found under a VMID with a machine that a cluster wants.
+pub fn whose(claim: Claim<'_>, wanted: &Machine, vmid: VmId, config: &VmConfig) -> Whose {
     let stamp = match identify(vmid, config) {
         Identity::Stamped(stamp) => stamp,
         Identity::Reserved { lock } => return Whose::Reserved { lock },
         Identity::Foreign(why) => return Whose::Foreign(why),
     };
-    if stamp.cluster != cluster {
-        return Whose::OtherCluster(stamp.cluster);
+    match claim.party(&stamp) {
+        Party::Own => {}
+        Party::Namesake => return Whose::Namesake,
+        Party::Other => return Whose::OtherCluster(stamp.cluster),
     }
     let Bearer::Machine(found) = stamp.bearer else { return Whose::OursTemplate };
     let same = found.name == wanted.name && found.generation == wanted.generation && vmid == wanted.vmid;
@@ -200,13 +206,13 @@ pub fn maker(vmid: VmId, source: Option<VmId>, tasks: &[TaskRow]) -> Option<&Upi
 
 #[cfg(test)]
 mod tests {
-    use ichor_model::desired::Role;
+    use ichor_model::{desired::Role, stamp::SecretsPrint};
     use serde_json::{Value, json};
 
     use super::*;
     use crate::sample;
 
-    const CLUSTER: &str = "homelab";
+    const CLUSTER: Claim<'_> = Claim { cluster: "homelab", secrets: None };
 
     fn vmid(number: u32) -> VmId {
         VmId::new(number).expect("a VMID")
@@ -263,15 +269,29 @@ mod tests {
         let found = |cluster: &str, name: &str, generation| {
             let name = name.parse().expect("a name");
             let machine = StampedMachine { name, generation, role: Role::ControlPlane, is_unfinished: false };
-            let stamp =
-                Stamp { cluster: cluster.into(), bearer: Bearer::Machine(machine), vmid: wanted.vmid };
+            let stamp = Stamp { cluster: cluster.into(), bearer: Bearer::Machine(machine), ..stamp() };
             whose(CLUSTER, &wanted, wanted.vmid, &made(&stamp))
         };
         let other =
             |name: &str, generation| Whose::OursOther { machine: name.parse().expect("a name"), generation };
-        assert_eq!(found(CLUSTER, "cp-1", 2), other("cp-1", 2));
-        assert_eq!(found(CLUSTER, "cp-2", 1), other("cp-2", 1));
+        assert_eq!(found(CLUSTER.cluster, "cp-1", 2), other("cp-1", 2));
+        assert_eq!(found(CLUSTER.cluster, "cp-2", 1), other("cp-2", 1));
         assert_eq!(found("office", "cp-1", 1), Whose::OtherCluster("office".into()));
+    }
+
+    #[test]
+    fn clusters_of_one_name_are_told_apart_by_their_secrets() {
+        let wanted = sample::machine();
+        let print = |id: &str| Some(SecretsPrint::of(id));
+        let found = |made_with, here| {
+            let stamp = Stamp { secrets: made_with, ..stamp() };
+            whose(Claim { secrets: here, ..CLUSTER }, &wanted, wanted.vmid, &made(&stamp))
+        };
+        assert_eq!(found(print("a"), print("a")), Whose::Ours);
+        assert_eq!(found(print("a"), print("b")), Whose::Namesake);
+        // Nobody can tell, and the name counts: VMs without a print, and clusters whose secrets are not here.
+        assert_eq!(found(None, print("b")), Whose::Ours);
+        assert_eq!(found(print("a"), None), Whose::Ours);
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn move_in(lab: &mut Lab, kind: Kind, vmid: VmId, number: u32, host: &str) -> Re
             is_unfinished: false,
         };
         let cluster = lab.ground.random.uuid();
-        let stamp = Stamp { cluster, vmid, bearer: Bearer::Machine(machine) };
+        let stamp = Stamp { cluster, secrets: None, vmid, bearer: Bearer::Machine(machine) };
         set("smbios1", format!("uuid={}", stamp.uuid()));
         set("description", stamp.write(None));
     }

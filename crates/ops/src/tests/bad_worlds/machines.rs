@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use ichor_model::observed::{MachineSeen, Sight};
+use ichor_model::{
+    Stamp,
+    observed::{MachineSeen, Sight},
+};
 use ichor_sim::{
+    Lab,
     faults::{Kind, Server, When},
     profile::Profile,
     setup::Setup,
@@ -14,9 +18,8 @@ use tokio::time::Instant;
 use super::{SMALL, news_spread, shows, shows_untouched};
 use crate::{
     converge::{Goal, look},
-    secrets,
     steps::configure,
-    tests::{live::Rehearsal, rsa, site},
+    tests::live::Rehearsal,
 };
 
 #[tokio::test(start_paused = true)]
@@ -83,16 +86,26 @@ async fn a_clock_that_is_not_set_is_waited_for_and_named() {
 
 #[tokio::test(start_paused = true)]
 async fn machines_of_other_secrets_are_left_alone() {
-    let mut world = Rehearsal::bad(SMALL);
+    let world = Rehearsal::bad(SMALL);
     world.recovers().await;
-    let own = std::mem::take(&mut world.memory);
-    world.memory.later.set(own.later.get());
-    world.memory.drawn.set(1_000_000);
-    secrets::new(&world.memory, site(&world.desired), || Ok(rsa())).expect("secrets");
-    shows_untouched("other-secrets", &world).await;
-    world.unwell(&[("talos-reachable", "another cluster")]).await;
-    world.memory = own;
+    let namesake = world.namesake();
+    shows_untouched("namesake", &namesake).await;
+    namesake.unwell(&[("vm-ours", "another cluster of this name made it, with other secrets")]).await;
+    // Stamps need not name secrets: then the machines have to be asked.
+    world.change(forget_secrets);
+    shows_untouched("other-secrets", &namesake).await;
+    namesake.unwell(&[("talos-reachable", "another cluster")]).await;
     world.recovers().await;
+}
+
+fn forget_secrets(lab: &mut Lab) {
+    for vm in lab.pve.vms.values_mut() {
+        let Some(notes) = vm.config.current.get_mut("description") else { continue };
+        if let Some(mut stamp) = Stamp::read(notes) {
+            stamp.secrets = None;
+            *notes = stamp.write(None);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use ichor_plan::Extent;
 use ichor_sim::faults::{Kind, Server, When};
 
 use super::{SMALL, shows, shows_untouched, told};
-use crate::tests::{live::Rehearsal, resolve};
+use crate::{
+    Halt,
+    converge::{Ended, Goal},
+    tests::{live::Rehearsal, resolve},
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_stranger_under_our_number_is_left_alone() {
@@ -20,6 +25,26 @@ async fn a_stranger_under_our_number_is_left_alone() {
     assert_eq!(world.config(vmid), stranger);
     world.befall(&format!("vm-deleted {vmid}"));
     world.recovers().await;
+}
+
+/// Two inventories of one name, with secrets of their own, begin at the same time.
+#[tokio::test(start_paused = true)]
+async fn namesakes_that_begin_together_do_not_mix() {
+    let ours = Rehearsal::bad(SMALL);
+    let theirs = ours.namesake();
+    let (one, other) = tokio::join!(ours.attempt(), theirs.attempt());
+    let done = |ended: Result<Ended, Halt>| ended.is_ok_and(|ended| ended.done);
+    assert!(!(done(one) && done(other)), "there is one set of numbers");
+    let mut left = ours.made();
+    assert_eq!(left.len(), 2, "{left:?}");
+    for world in [&ours, &theirs] {
+        let gone = world.run_to(world.reach(), &world.desired, Goal::Gone(Extent::Machines)).await;
+        assert!(gone.is_ok_and(|ended| ended.done));
+        left.retain(|_, (print, _)| *print != world.print());
+        assert_eq!(world.made(), left, "each removes its own, and leaves the other's as they are");
+    }
+    assert!(left.is_empty(), "every VM was made by one of them");
+    ours.recovers().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -139,7 +139,8 @@ fn uuid(shape: &Shape<'_>, is: Option<&str>, config: &VmConfig) -> Option<Change
 fn notes(shape: &Shape<'_>, is: &str, wanted: &str) -> Option<Change> {
     let own = shape.machine.vm.notes.as_deref().map(str::trim).unwrap_or_default();
     let kept = is.trim_end() == wanted.trim_end()
-        || (Stamp::read(is) == Some(shape.stamp()) && is.replace("\r\n", "\n").contains(own));
+        || (Stamp::read(is).is_some_and(|stamp| stamp.agrees_with(&shape.stamp()))
+            && is.replace("\r\n", "\n").contains(own));
     (!kept).then(|| Change::Set(wanted.to_owned()))
 }
 

@@ -9,6 +9,7 @@ use ichor_model::{
         PciAddress, PciDevice, Role, Source, Startup, Verify, VmOptions,
     },
     identity::Seed,
+    stamp::Claim,
 };
 use ipnet::IpNet;
 use proptest::{
@@ -19,7 +20,7 @@ use proptest::{
 };
 
 /// The cluster that all machines belong to.
-pub const CLUSTER: &str = "homelab";
+pub const CLUSTER: Claim<'_> = Claim { cluster: "homelab", secrets: None };
 
 /// Any machine that an inventory can ask for, of those that boot on amd64 and need no root.
 pub fn any_machine() -> impl Strategy<Value = Machine> {
@@ -41,7 +42,7 @@ fn machine(
     address: AddressDelivery,
 ) -> Machine {
     let name = format!("m-{number}");
-    let seed = Seed { cluster: CLUSTER, machine: &name, generation: 1 };
+    let seed = Seed { cluster: CLUSTER.cluster, machine: &name, generation: 1 };
     for (i, disk) in disks.iter_mut().enumerate() {
         disk.slot = format!("scsi{i}");
     }

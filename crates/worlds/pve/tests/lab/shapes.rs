@@ -20,7 +20,7 @@ use super::{
 };
 
 fn shape(machine: &Machine) -> Shape<'_> {
-    Shape { cluster: CLUSTER, pool: None, machine }
+    Shape { claim: CLUSTER, pool: None, machine }
 }
 
 fn create(bench: &Bench, machine: &Machine, media: Media<'_>) -> VmConfig {
@@ -182,13 +182,8 @@ fn make_template(bench: &Bench, storage: &str) {
         factory: "https://factory.talos.dev".into(),
         meta: None,
     };
-    let shape = TemplateShape {
-        cluster: CLUSTER,
-        pool: None,
-        template: &template,
-        image: &image,
-        schematic: "376567",
-    };
+    let shape =
+        TemplateShape { claim: CLUSTER, pool: None, template: &template, image: &image, schematic: "376567" };
     bench.finish(&api::create(&bench.host, template.vmid, shape.create(IMAGE)));
     let upid = bench.send(&api::make_template(&bench.host, template.vmid)).expect("a task");
     bench.wait(&upid);
