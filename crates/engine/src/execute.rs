@@ -31,6 +31,8 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::f
 const BLIND_FOR: Duration = Duration::from_mins(5);
 /// After its deadline a step still has this long to see how things stand.
 const LAST_LOOK: Duration = Duration::from_secs(10);
+/// A run that is to end still looks this long for what has come of its effects.
+const SETTLE: Duration = Duration::from_secs(10);
 /// Nothing is silent for longer.
 const SAY_SOMETHING: Duration = Duration::from_secs(5);
 
@@ -158,6 +160,23 @@ impl<'p, A, C> Board<'p, A, C> {
     }
 }
 
+/// Goes on with something until a while after the run is asked to end.
+async fn unless_stopped<T>(
+    cancel: &Cancel,
+    grace: Duration,
+    something: impl Future<Output = T>,
+) -> Option<T> {
+    let stopped = async {
+        cancel.asked(Haste::Soon).await;
+        sleep(grace).await;
+    };
+    tokio::select! {
+        biased;
+        ended = something => Some(ended),
+        () = stopped => None,
+    }
+}
+
 /// What all steps of a run share.
 struct Run<'r, E> {
     effects: &'r E,
@@ -183,7 +202,14 @@ impl<E> Run<'_, E> {
     {
         let began = Instant::now();
         let mut course = Course { run: self, step, began, deadline: began + step.deadline, said: began };
-        let outcome = course.run().await.unwrap_or_else(|error| Outcome::Failed {
+        let ended = if step.impact == Impact::Waits {
+            // Nothing is in flight meanwhile, and the next run waits again.
+            let ended = unless_stopped(&self.policy.cancel, Duration::ZERO, course.run()).await;
+            ended.unwrap_or(Ok(Outcome::NotBegun))
+        } else {
+            course.run().await
+        };
+        let outcome = ended.unwrap_or_else(|error| Outcome::Failed {
             message: format!("the journal cannot be written: {error}"),
             hint: Some("make room or mend the store, then run the same command again".into()),
         });
@@ -222,7 +248,9 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
         if done == Verdict::Holds {
             return Ok(Outcome::Skipped);
         }
-        if let Some(outcome) = self.guards().await {
+        let cancel = &self.run.policy.cancel;
+        let refused = unless_stopped(cancel, SETTLE, self.guards()).await.unwrap_or(Some(Outcome::NotBegun));
+        if let Some(outcome) = refused {
             // Somebody may have done it since it was last seen.
             let done = by_memory && self.judge(&self.step.done).await == Verdict::Holds;
             return Ok(if done { Outcome::Skipped } else { outcome });
@@ -268,7 +296,7 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
             let report = match self.perform(attempt, last.as_ref()).await {
                 Ok(()) => return Ok(self.wait_until_done().await),
                 Err(EffectError::Permanent(report)) => return Ok(failed(report)),
-                Err(EffectError::Unsure(report)) => match self.look_for(&self.step.done, false).await {
+                Err(EffectError::Unsure(report)) => match self.look_for_done(false).await {
                     Found::Holds => return Ok(Outcome::Done),
                     Found::Fails(why) => came_to_nothing(report, &why),
                     Found::Unknown(why) => {
@@ -319,13 +347,20 @@ impl<A: Sync, C: Sync, E: Effects<A, C>> Course<'_, A, C, E> {
         if self.run.effects.recall(&self.step.done) == Some(Verdict::Holds) {
             return Outcome::Done;
         }
-        match self.look_for(&self.step.done, true).await {
+        match self.look_for_done(true).await {
             Found::Holds => Outcome::Done,
             Found::Fails(why) => {
                 failed(Report::new(format!("not done within {}: {why}", minutes(self.step.deadline))))
             }
             Found::Unknown(message) => Outcome::Unknown { message },
         }
+    }
+
+    /// Looks for what has come of the effect. A run that is to end leaves that to the next one before long.
+    async fn look_for_done(&mut self, patient: bool) -> Found {
+        let (cancel, done) = (&self.run.policy.cancel, &self.step.done);
+        let found = unless_stopped(cancel, SETTLE, self.look_for(done, patient)).await;
+        found.unwrap_or_else(|| Found::Unknown("the run was stopped before that was seen".into()))
     }
 
     /// Looks again and again: until a condition is known or, with patience, until it holds.

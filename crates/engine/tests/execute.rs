@@ -320,6 +320,25 @@ async fn stopping_once_finishes_what_is_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn stopping_once_does_not_wait_for_what_may_take_long() {
+    // Neither comes true: one is only waited for, the other was done and does not show.
+    let world = with_faults(&[("waits", Fault::NoEffect), ("adds", Fault::NoEffect)]);
+    let policy = policy();
+    let long = |name: &str| Step { deadline: Duration::from_mins(10), ..step(name, &[]) };
+    let plan = plan(vec![Step { impact: Impact::Waits, ..long("waits") }, long("adds")]);
+    let began = tokio::time::Instant::now();
+    let stop = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        policy.cancel.ask();
+    };
+    let paper = Paper::default();
+    let (report, ()) = tokio::join!(run(&world, &plan, &paper, &policy), stop);
+    assert_eq!(outcome(&report, "waits"), Outcome::NotBegun);
+    assert!(matches!(outcome(&report, "adds"), Outcome::Unknown { .. }), "{report:?}");
+    assert!(began.elapsed() < Duration::from_secs(45), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn stopping_twice_stops_now_and_the_next_run_has_the_receipt() {
     let world = with_faults(&[("a", Fault::Hangs)]);
     let paper = Paper::default();
