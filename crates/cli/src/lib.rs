@@ -27,12 +27,13 @@ mod render;
 mod terminal;
 mod world;
 
-use std::ffi::OsString;
+use std::{ffi::OsString, io};
 
 use clap::{CommandFactory, Parser};
 
 use crate::{
-    args::{Cli, Color},
+    args::{Cli, Color, Output},
+    failure::Failure,
     terminal::Terminal,
 };
 
@@ -57,8 +58,21 @@ fn run_verb(cli: &Cli) -> Exit {
     let terminal = terminal.in_events(cli.verb.tells_events());
     commands::run(cli, &terminal).unwrap_or_else(|failure| {
         terminal.tell(&render::failure::text(&failure));
+        // Whoever does not read it any more knows enough.
+        let _ = show_failure(&failure, cli.global.output, &terminal);
         failure.exit
     })
+}
+
+/// Tells programs why the run ends, in the form that they asked for.
+fn show_failure(failure: &Failure, output: Output, terminal: &Terminal) -> io::Result<()> {
+    let document = render::failure::document(failure);
+    match output {
+        _ if terminal.is_in_events() => terminal.event("result", document),
+        Output::Table => Ok(()),
+        Output::Json => terminal.json(&document),
+        Output::Yaml => terminal.yaml(&document),
+    }
 }
 
 /// Shows what clap has to say: help and version are asked for, anything else is a mistake.

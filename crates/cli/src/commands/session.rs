@@ -205,13 +205,14 @@ impl<'a> Session<'a> {
         text: impl FnOnce() -> Option<String>,
         value: impl FnOnce() -> Value,
     ) -> io::Result<()> {
-        if self.terminal.is_in_events() {
+        let value = || {
             let mut value = value();
             value["exit_code"] = exit.code().into();
             value["exit"] = exit.meaning().into();
-            return self.terminal.event("result", value);
-        }
+            value
+        };
         match self.output {
+            _ if self.terminal.is_in_events() => self.terminal.event("result", value()),
             Output::Table => text().map_or(Ok(()), |text| self.terminal.show(&text)),
             Output::Json => self.terminal.json(&value()),
             Output::Yaml => self.terminal.yaml(&value()),

@@ -125,6 +125,11 @@ fn programs_get_one_document_or_events_that_end_with_a_result() {
     assert_eq!(planned["empty"], false, "{planned}");
     let stopped = result(&["--yes", "--only", "nobody"], 3);
     assert_eq!(stopped["errors"], 1, "{stopped}");
+    let unasked = result(&[], 3);
+    assert_eq!(unasked["findings"][0]["message"], "`up` has nobody to ask", "{unasked}");
+    let refused = lab.run(&["--lab", "destroy", "-o", "json"]);
+    let document: Value = serde_json::from_str(&refused.stdout).expect("a document");
+    assert_eq!((&document["exit_code"], refused.code), (&json!(3), 3), "{document}");
 
     let up = |code: i32| {
         let up = lab.run(&["--lab", "up", "--yes", "-o", "json"]);
