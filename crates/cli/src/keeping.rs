@@ -13,6 +13,7 @@ use ichor_ops::{
     Halt, Site, System,
     halt::only,
     keep::{JournalCopy, Keep},
+    past::Past,
 };
 use ichor_store::{
     audit::{Break, Deed},
@@ -69,6 +70,12 @@ pub fn refresh(site: Site<'_>, terminal: &Terminal) -> Result<(), Halt> {
         return Ok(());
     }
     Wait::on(terminal, runtime()?.handle(), ASKING, keep.refresh())
+}
+
+/// Returns the generations of a cluster's store, the newest first.
+pub fn past(site: Site<'_>, terminal: &Terminal) -> Result<Vec<Past>, Halt> {
+    let keep = Keep::open(&OperatingSystem, site)?;
+    Wait::on(terminal, runtime()?.handle(), ASKING, keep.past())
 }
 
 /// Makes what a verb needs that has no other use for it.

@@ -10,6 +10,7 @@ mod hostile_servers;
 mod keeping;
 mod lab_events;
 mod rendering;
+mod restore;
 mod sealed;
 mod secrets;
 mod setup;
