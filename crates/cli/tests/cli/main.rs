@@ -9,6 +9,8 @@ mod hostile;
 mod hostile_servers;
 mod keeping;
 mod lab_events;
+#[cfg(unix)]
+mod mirror;
 mod rendering;
 mod restore;
 mod sealed;
