@@ -48,7 +48,7 @@ pub use self::{
     pve::{Major, Purpose, Pve, PveVerb, Role, Setup, token_of},
     render::Render,
     schema::Schema,
-    secrets::{Export, Import, Secrets, SecretsVerb},
+    secrets::{Export, Import, Restore, Secrets, SecretsVerb},
     status::Status,
     talosconfig::Talosconfig,
     tunnel::Tunnel,

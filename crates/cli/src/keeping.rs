@@ -3,6 +3,7 @@
 use std::{
     fs,
     future::Future,
+    io::Read,
     path::Path,
     sync::{Arc, PoisonError},
     time::Duration,
@@ -13,6 +14,7 @@ use ichor_ops::{
     Halt, Site, System,
     halt::only,
     keep::{JournalCopy, Keep},
+    past::Past,
 };
 use ichor_store::{
     audit::{Break, Deed},
@@ -34,6 +36,8 @@ use crate::{
 pub const ASKING: &str = "asking the store";
 /// How often the journal of a run is copied to a bucket.
 const COPY: Duration = Duration::from_secs(10);
+/// Most of the list of users that is read.
+const MAX_USERS: u64 = 1024 * 1024;
 /// Most of a journal that is copied.
 const MAX_JOURNAL: u64 = 32 * 1024 * 1024;
 
@@ -69,6 +73,12 @@ pub fn refresh(site: Site<'_>, terminal: &Terminal) -> Result<(), Halt> {
         return Ok(());
     }
     Wait::on(terminal, runtime()?.handle(), ASKING, keep.refresh())
+}
+
+/// Returns the generations of a cluster's store, the newest first.
+pub fn past(site: Site<'_>, terminal: &Terminal) -> Result<Vec<Past>, Halt> {
+    let keep = Keep::open(&OperatingSystem, site)?;
+    Wait::on(terminal, runtime()?.handle(), ASKING, keep.past())
 }
 
 /// Makes what a verb needs that has no other use for it.
@@ -268,13 +278,46 @@ fn who() -> String {
     // Behind a job of CI there is a person, too.
     let user = ["GITHUB_ACTOR", "GITLAB_USER_LOGIN", "USER", "LOGNAME", "USERNAME"]
         .iter()
-        .find_map(|name| OperatingSystem.variable(name).ok().flatten())
-        .map_or_else(|| "somebody".to_owned(), |text| text.expose().to_owned());
+        .filter_map(|name| OperatingSystem.variable(name).ok().flatten())
+        .find(|text| !text.expose().is_empty())
+        .map_or_else(user_of_process, |text| text.expose().to_owned());
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let plain = |text: &str| -> String {
         text.chars().filter(|c| c.is_alphanumeric() || "-_.+".contains(*c)).take(64).collect()
     };
     format!("{}@{}", plain(&user), plain(&host))
+}
+
+/// Returns the user whose process this is: by name where the machine knows one, as containers often do not.
+fn user_of_process() -> String {
+    let Some(id) = user_id() else { return "somebody".to_owned() };
+    let known = fs::File::open("/etc/passwd").ok().and_then(|file| {
+        let mut text = String::new();
+        file.take(MAX_USERS).read_to_string(&mut text).ok()?;
+        name_in(&text, id)
+    });
+    known.unwrap_or_else(|| format!("uid-{id}"))
+}
+
+/// Returns the number of that user, which whoever runs a process owns it by (proc(5)).
+#[cfg(unix)]
+fn user_id() -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").ok().map(|own| own.uid())
+}
+
+#[cfg(not(unix))]
+fn user_id() -> Option<u32> {
+    None
+}
+
+/// Finds a user in the lines of passwd(5).
+fn name_in(users: &str, id: u32) -> Option<String> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number.parse() == Ok(id) && !name.is_empty()).then(|| name.to_owned())
+    })
 }
 
 /// Returns this process. Its number alone means nothing on another machine, in another container, or after a start.
@@ -352,6 +395,17 @@ mod tests {
         assert!(is_dead(&process));
         child.wait().expect("ended");
         assert!(is_dead(&process));
+    }
+
+    #[test]
+    fn somebody_without_a_name_in_the_environment_is_known_by_that_of_the_machine() {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\n\nbad line\nann:x:1000:1000::/home/ann:/bin/sh\n:x:7:7:::\n";
+        assert_eq!(name_in(users, 1000).as_deref(), Some("ann"));
+        assert_eq!(name_in(users, 0).as_deref(), Some("root"));
+        assert_eq!((name_in(users, 7), name_in(users, 100)), (None, None));
+        assert_ne!(user_of_process(), "somebody");
+        assert!(!user_of_process().is_empty());
     }
 
     #[test]

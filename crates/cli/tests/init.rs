@@ -5,6 +5,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
@@ -87,7 +88,9 @@ impl Served {
 }
 
 fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ichor"));
+    // Whatever is written others can read, unless the program sees to that itself.
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ichor")]);
     command.env_remove("ICHOR_PVE_TOKEN").env("NO_COLOR", "1");
     // Keys are made at home, and never in that of whoever runs the tests.
     command.env_remove("XDG_CONFIG_HOME").env_remove("SOPS_AGE_KEY").env_remove("SOPS_AGE_KEY_FILE");
@@ -236,6 +239,17 @@ fn somebody_answers_every_question() {
         let output = run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
+    let mode = |name: &str| fs::metadata(lab.path(name)).expect(name).permissions().mode() & 0o777;
+    for secret in ["tokens.sops.yaml", "home/.config/sops/age/keys.txt"] {
+        assert_eq!(mode(secret), 0o600, "{secret}");
+    }
+    for secret in ["secrets.sops.yaml", "kubeconfig", "talosconfig", "generations/00000001.json"] {
+        assert_eq!(mode(&format!(".ichor/prod/{secret}")), 0o600, "{secret}");
+    }
+    for directory in [".ichor", ".ichor/prod", ".ichor/prod/generations", "home/.config/sops/age"] {
+        assert_eq!(mode(directory), 0o700, "{directory}");
+    }
+    assert_eq!(mode("ichor.yaml") & 0o022, 0, "an inventory says which commands are run");
 }
 
 #[test]

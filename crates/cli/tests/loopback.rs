@@ -340,6 +340,18 @@ fn may_hold_secrets(path: &str) -> bool {
     KNOWN.contains(&path) || path == ".ichor/loop/talosconfig" || path.starts_with("rendered/")
 }
 
+/// What a Proxmox may do that is not well.
+fn bad_days() -> [Value; 6] {
+    [
+        serde_json::json!({ "status": { "code": 401, "reason": "authentication failure", "when": "before" } }),
+        serde_json::json!({ "status": { "code": 500, "reason": "sick", "when": "before" } }),
+        serde_json::json!({ "hostile": "escapes" }),
+        serde_json::json!({ "payload": "{\"data\": [1" }),
+        serde_json::json!({ "close": "before" }),
+        serde_json::json!("permission_lost"),
+    ]
+}
+
 /// Every verb over real sockets, with secrets that can be recognised in all places, in good days and bad ones.
 #[test]
 fn no_secret_gets_out_of_the_program() {
@@ -375,15 +387,7 @@ fn no_secret_gets_out_of_the_program() {
         &["up", "--dry-run"],
         &["destroy", "--dry-run"],
     ];
-    let bad = [
-        serde_json::json!({ "status": { "code": 401, "reason": "authentication failure", "when": "before" } }),
-        serde_json::json!({ "status": { "code": 500, "reason": "sick", "when": "before" } }),
-        serde_json::json!({ "hostile": "escapes" }),
-        serde_json::json!({ "payload": "{\"data\": [1" }),
-        serde_json::json!({ "close": "before" }),
-        serde_json::json!("permission_lost"),
-    ];
-    for fault in bad {
+    for fault in bad_days() {
         served.spoil(&serde_json::json!([{ "server": "pve", "path": "*", "occurrence": 0, "fault": fault }]));
         for arguments in looks {
             search(arguments);
@@ -399,6 +403,17 @@ fn no_secret_gets_out_of_the_program() {
     served.spoil(&serde_json::json!([]));
     assert_eq!(search(&["plan", "--out", "plan.json"]), Some(2));
     assert_eq!(search(&["up", "plan.json"]), Some(0));
+    served.write("admin", "ichor-lab\n", 0o600);
+    for arguments in [
+        &["kubeconfig", "--out", "k"][..],
+        &["talosconfig", "--out", "t"],
+        &["pve", "setup", "--yes", "--password-file", "admin", "--user", "ichor-loop@pve"],
+        &["secrets", "restore", "-o", "json"],
+        &["secrets", "restore", "--list"],
+    ] {
+        assert_eq!(search(arguments), Some(0), "{arguments:?}");
+    }
+    assert!(served.path("tokens.sops.yaml").exists() && served.path("k").exists());
     for arguments in looks.into_iter().chain([
         &["check"][..],
         &["render"],
@@ -410,8 +425,6 @@ fn no_secret_gets_out_of_the_program() {
         &["secrets", "identity"],
         &["secrets", "edit", "values.sops.yaml"],
         &["secrets", "rotate-key"],
-        &["kubeconfig", "--out", "k"],
-        &["talosconfig", "--out", "t"],
         &["destroy", "--yes", "--all", "--json"],
     ]) {
         search(arguments);

@@ -3,6 +3,8 @@
 //! 1. `Input::read` takes the bytes within a limit, and warns when others can read them too;
 //! 2. `unlock` decrypts them with the user's keys, if they are encrypted;
 //! 3. `parse` recognises what they are, and reads them, or says everything that is wrong, by line.
+//!
+//! [`judge`] says in a word what bytes are worth, for whoever has to know whether they may be replaced.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,13 +24,13 @@ use crate::{
     Halt, Keeping, Site, System,
     halt::only,
     keyring::{self, Keyring, sealed_finding},
-    masked, place, store,
+    masked, past, place, store,
     store::Store,
-    system::{Contents, Unreadable},
+    system::{Contents, Links, Unreadable},
 };
 
 /// Largest file that is read: machine configs with inline manifests may be long, bundles are not.
-const MAX_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// An authority that ends within this time is worth a warning.
 const SOON: Duration = Duration::from_hours(90 * 24);
 
@@ -127,9 +129,10 @@ pub fn of_cluster(
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
     let kept = store.kept(system);
     if matches!(system.exists(kept), Ok(false)) {
-        return Err(Halt::invalid(only(store::no_secrets(kept))));
+        return Err(Halt::invalid(only(past::missing(system, &store))));
     }
-    let mut found = read(system, &Input::File(kept.to_owned()), signer, sources)?;
+    let mut found = read(system, &Input::File(kept.to_owned()), signer, sources)
+        .map_err(|halt| past::lead_back(system, &store, halt))?;
     if store.keeping() == Keeping::Encrypted {
         let plain = if found.recipients.is_none() { Some(kept) } else { store.left_plain(system) };
         found.findings.extend(plain.map(in_plain).into_iter().collect());
@@ -174,6 +177,68 @@ pub fn read(
     let contracts = text.and_then(|text| contracts_of(&text));
     let recipients = unlocked.map(|unlocked| unlocked.recipients);
     Ok(Found { bundle, form, shown, recipients, contracts, findings })
+}
+
+/// What the bytes of a bundle are worth.
+#[derive(Debug)]
+pub enum Worth {
+    /// They are a whole bundle.
+    Sound(Box<Bundle>),
+    /// They are encrypted in a way that nobody here can open. Others may.
+    Closed,
+    /// They are none: nothing at all, a piece of one, or one that was changed.
+    Damaged,
+}
+
+/// Says what the bytes of a bundle are worth, whatever its certificates say about the time.
+pub fn judge(system: &dyn System, bytes: &[u8], shown: &str) -> Worth {
+    let parsed = |bytes: &[u8]| match parse(bytes) {
+        Ok((bundle, _)) => Worth::Sound(Box::new(bundle)),
+        Err(Wrong::Encrypted) => Worth::Closed,
+        Err(Wrong::NotText | Wrong::Flaws(_)) => Worth::Damaged,
+    };
+    let opened = match sealed(bytes, shown) {
+        Ok(None) => return parsed(bytes),
+        Ok(Some(sealed)) => Keyring::load(system).try_open(&sealed),
+        Err(flaw) => Err(flaw),
+    };
+    match opened {
+        Ok(opened) => parsed(opened.plain().to_text(Format::Yaml).as_bytes()),
+        Err(flaw) => match flaw.kind {
+            FlawKind::NoKey | FlawKind::Unsupported | FlawKind::BadKey => Worth::Closed,
+            FlawKind::Syntax | FlawKind::Limit | FlawKind::NotSealed | FlawKind::Tampered => Worth::Damaged,
+        },
+    }
+}
+
+/// What there is of a cluster's secrets.
+#[derive(Debug)]
+pub enum Present {
+    /// Nothing.
+    Nothing,
+    /// A whole bundle.
+    Sound(Box<Bundle>),
+    /// One that nobody here can open.
+    Closed,
+    /// Something that is no bundle.
+    Damaged,
+}
+
+/// Says what there is of a cluster's secrets. What the machine does not let us read may be anything.
+pub fn present(system: &dyn System, store: &Store) -> Result<Present, Box<Finding>> {
+    let path = store.kept(system);
+    let shown = path.display().to_string();
+    match system.read(path, MAX_BYTES, Links::Follow) {
+        Ok(contents) => Ok(match judge(system, &contents.bytes, &shown) {
+            Worth::Sound(bundle) => Present::Sound(bundle),
+            Worth::Closed => Present::Closed,
+            Worth::Damaged => Present::Damaged,
+        }),
+        // A link that leads nowhere is something.
+        Err(why) if why.is_missing() && !matches!(system.exists(path), Ok(false)) => Ok(Present::Damaged),
+        Err(why) if why.is_missing() => Ok(Present::Nothing),
+        Err(why) => Err(Box::new(store::unreadable(&shown, &why, MAX_BYTES))),
+    }
 }
 
 /// Says everything that is wrong with a text that is to be a bundle.

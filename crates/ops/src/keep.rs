@@ -7,7 +7,8 @@
 //! 4. [`Keep::finish`], with [`Keep::record`] and [`Keep::commit`]: what was done goes into the trail, and what has
 //!    changed into the next generation. Secrets are there before anything is made with them.
 //!
-//! A directory is its own mirror: what is in it counts, and its generations are there to go back to.
+//! A directory is its own mirror: what is in it counts, and its generations are there to go back to. A bundle that is
+//! empty or damaged gets into none of them, and one that is gone stays in the newest.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -24,7 +25,9 @@ use tokio::time::Instant;
 
 use crate::{
     Halt, HaltKind, Site, System,
+    bundle::{self, Worth},
     halt::only,
+    past::Past,
     place,
     store::Store,
     system::{Links, is_absence},
@@ -420,7 +423,12 @@ impl<'s> Keep<'s> {
         for name in self.store.lasting() {
             let path = self.store.file(&name);
             match self.system.read(&path, generation::MAX_BYTES, Links::Refuse) {
-                Ok(contents) => drop(files.insert(name, contents.bytes.to_vec())),
+                Ok(contents) if self.is_worth_keeping(&name, &contents.bytes) => {
+                    files.insert(name, contents.bytes.to_vec());
+                }
+                // Secrets that got lost stay in the newest generation, or ten runs later no generation had them.
+                Ok(_) => self.carry(name, &mut files),
+                Err(why) if why.is_missing() && name == self.store.own_name() => self.carry(name, &mut files),
                 Err(why) if why.is_missing() => {}
                 Err(why) => {
                     let shown = path.display().to_string();
@@ -433,6 +441,29 @@ impl<'s> Keep<'s> {
             }
         }
         Ok(files)
+    }
+
+    /// Whether a file goes into a generation: a bundle that is none, or a piece of one, does not.
+    fn is_worth_keeping(&self, name: &str, bytes: &[u8]) -> bool {
+        name != self.store.own_name()
+            || self.kept(name).is_some_and(|kept| kept == bytes)
+            || !matches!(bundle::judge(self.system, bytes, name), Worth::Damaged)
+    }
+
+    fn kept(&self, name: &str) -> Option<&Vec<u8>> {
+        self.newest.as_ref().and_then(|newest| newest.files.get(name))
+    }
+
+    fn carry(&self, name: String, files: &mut Files) {
+        if let Some(kept) = self.kept(&name) {
+            files.insert(name, kept.clone());
+        }
+    }
+
+    /// Returns all generations that are there, the newest first, with what they have of the cluster's secrets.
+    pub async fn past(&self) -> Result<Vec<Past>, Halt> {
+        let all = generation::all(&*self.objects).await.map_err(|fault| self.stopped(&fault))?;
+        Ok(all.into_iter().map(|kept| Past::of(self.system, &self.store, kept)).collect())
     }
 
     /// Reads the audit trail and judges it.

@@ -144,13 +144,18 @@ impl Keyring {
 
     /// Opens an encrypted file, or says why it stays closed.
     pub fn open(&self, sealed: &Sealed, shown: &str) -> Result<Opened, Findings> {
-        sealed.open(&self.identities).map_err(|flaw| {
+        self.try_open(sealed).map_err(|flaw| {
             let mut findings = only(self.closed(&flaw, shown));
             if flaw.kind == FlawKind::NoKey {
                 findings.extend(self.findings.clone());
             }
             findings
         })
+    }
+
+    /// Does the same for whoever needs no words.
+    pub fn try_open(&self, sealed: &Sealed) -> Result<Opened, Flaw> {
+        sealed.open(&self.identities)
     }
 
     fn closed(&self, flaw: &Flaw, shown: &str) -> Finding {

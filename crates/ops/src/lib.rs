@@ -5,7 +5,7 @@
 //!   secrets, [`place`] knows what must never be written over;
 //! - [`store`] says where a cluster's secrets are kept, [`bundle`] reads them, [`secrets`] makes, imports,
 //!   edits, exports and shows them; [`keyring`] has the user's keys, and [`recipients`] those of others;
-//! - [`keep`] shares the store: its lock, its generations, its audit trail;
+//! - [`keep`] shares the store: its lock, its generations, its audit trail; [`past`] finds secrets in generations;
 //! - [`access`] gives people a talosconfig or a kubeconfig;
 //! - [`account`] makes the account on Proxmox that a cluster is run with;
 //! - [`health`] checks a cluster that was looked at, [`doctor`] everything that could stand in its way;
@@ -36,6 +36,7 @@ pub mod materials;
 #[cfg(test)]
 mod memory;
 pub mod observe;
+pub mod past;
 pub mod place;
 pub mod recipients;
 pub mod render;

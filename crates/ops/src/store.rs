@@ -36,6 +36,8 @@ const RECORD: &str = "cluster.json";
 const MIRRORS: &str = ".ichor";
 /// Most directories beside a store that are looked into.
 const MAX_STORES: usize = 100;
+/// Most old files that are left beside a new one.
+const MAX_ASIDE: usize = 100;
 /// The number of the record's language.
 const SCHEMA: u32 = 1;
 
@@ -56,6 +58,24 @@ pub struct Store {
     keeping: Keeping,
     /// The bucket that the directories mirror; none, if they are the store.
     shared: Option<Address>,
+}
+
+/// What becomes of the record when another bundle comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NextRecord {
+    /// It is that of the same cluster.
+    Stays,
+    /// It is replaced by these bytes.
+    Becomes(Vec<u8>),
+    /// It is of another cluster, and nobody knows what to write.
+    Goes,
+}
+
+impl NextRecord {
+    /// Returns the record of a contract, if there is one to write down.
+    pub fn of(contract: Option<Minor>) -> Self {
+        contract.map_or(Self::Goes, |contract| Self::Becomes(record_of(contract)))
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -144,7 +164,7 @@ impl Store {
 
     /// Returns the name of a bundle in a store. One of a lab has another name than that of the real cluster, and neither
     /// is of use to the other.
-    const fn own_name(&self) -> &'static str {
+    pub const fn own_name(&self) -> &'static str {
         match self.keeping {
             Keeping::Encrypted => SEALED,
             Keeping::Plain => PLAIN,
@@ -220,6 +240,44 @@ impl Store {
             findings.push(self.not_ignored());
         }
         Ok(findings)
+    }
+
+    /// Puts another bundle in the place of the one that is there, which stays under another name. Returns the names of
+    /// what was put aside.
+    ///
+    /// The record goes first, as when there is no bundle yet: until the bundle is there the old one counts.
+    pub fn supplant(
+        &self,
+        system: &dyn System,
+        bundle: &[u8],
+        next: NextRecord,
+    ) -> Result<Vec<PathBuf>, Halt> {
+        self.prepare(system)?;
+        let _lock = self.lock(system)?;
+        let (record, kept) = (self.record(), self.kept(system).to_owned());
+        let mut aside = Vec::new();
+        match next {
+            NextRecord::Stays => {}
+            NextRecord::Becomes(bytes) => {
+                let same = system.read(&record, bytes.len(), Links::Refuse);
+                if !same.is_ok_and(|contents| *contents.bytes == bytes) {
+                    aside.extend(set_aside(system, &record)?);
+                    whole::replace(system, &record, &bytes)
+                        .map_err(|error| Halt::unwritable(&record, &error))?;
+                }
+            }
+            NextRecord::Goes => {
+                aside.extend(set_aside(system, &record)?);
+                self.remove_record(system)?;
+            }
+        }
+        aside.extend(set_aside(system, &kept)?);
+        let parent = place::directory_of(&self.bundle);
+        system.make_directory(parent).map_err(|error| Halt::unwritable(parent, &error))?;
+        whole::replace(system, &self.bundle, bundle)
+            .map_err(|error| Halt::unwritable(&self.bundle, &error))?;
+        self.remove_plain(system)?;
+        Ok(aside)
     }
 
     /// Replaces the bundle by the same one, encrypted otherwise: the old file or the new one is there, whenever
@@ -317,9 +375,7 @@ impl Store {
 
     fn put_record(&self, system: &dyn System, contract: Minor) -> Result<(), Halt> {
         let path = self.record();
-        let text = serde_json::to_string_pretty(&Record { schema: SCHEMA, contract }).unwrap_or_default();
-        whole::replace(system, &path, (text + "\n").as_bytes())
-            .map_err(|error| Halt::unwritable(&path, &error))
+        whole::replace(system, &path, &record_of(contract)).map_err(|error| Halt::unwritable(&path, &error))
     }
 
     /// Makes the directories, closes those that are ours, and keeps them out of git before there is a secret
@@ -375,20 +431,33 @@ impl Store {
 
     fn taken(&self, bundle: &Path) -> Halt {
         let message = format!("the cluster already has secrets: `{}`", bundle.display());
-        // The record goes with them: it is about the cluster that they are of.
-        let whole = if self.is_own() { &self.directory } else { &self.bundle };
-        let mut old = whole.as_os_str().to_owned();
-        old.push(".old");
-        let (path, old) = (place::quoted(whole), place::quoted(Path::new(&old)));
         Halt::refused(only(
             Finding::error(Code::SECRETS_EXIST, None, message)
                 .because("machines that run with them accept nothing that is made from others")
-                .remedy(format!(
-                    "go on with them, as in `ichor render`; for a new cluster of that name move the old \
-                     secrets away first:\n    mv {path} {old}"
-                )),
+                .remedy(format!("go on with them, as in `ichor render`; {}", self.way_to_others())),
         ))
     }
+
+    /// Says how a new cluster of the same name comes to secrets of its own.
+    fn way_to_others(&self) -> String {
+        // What is removed from the mirror of a bucket is there again with the next look.
+        if let Some(address) = self.shared.as_ref().filter(|_| self.is_own()) {
+            return format!(
+                "for a new cluster of that name write another prefix than `{address}` into the inventory, under \
+                 `store`"
+            );
+        }
+        // The record and the generations go with them: they are about the cluster that they are of.
+        moved_away(if self.is_own() { &self.directory } else { &self.bundle })
+    }
+}
+
+/// Says how room is made for a new cluster of the same name.
+pub fn moved_away(old: &Path) -> String {
+    let mut aside = old.as_os_str().to_owned();
+    aside.push(".old");
+    let (old, aside) = (place::quoted(old), place::quoted(Path::new(&aside)));
+    format!("for a new cluster of that name move the old secrets away first:\n    mv {old} {aside}")
 }
 
 /// Returns the contract that is recorded beside a bundle in another store, if there is one.
@@ -415,6 +484,27 @@ fn read_record(system: &dyn System, path: &Path) -> Result<Option<Minor>, Box<Fi
         return Err(Box::new(bad_record(path, &why)));
     }
     Ok(Some(record.contract))
+}
+
+fn record_of(contract: Minor) -> Vec<u8> {
+    let text = serde_json::to_string_pretty(&Record { schema: SCHEMA, contract }).unwrap_or_default();
+    (text + "\n").into_bytes()
+}
+
+/// Gives a file a second name that nothing has yet, and returns it; nothing, if there is no such file.
+fn set_aside(system: &dyn System, path: &Path) -> Result<Option<PathBuf>, Halt> {
+    for number in 1..=MAX_ASIDE {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if number == 1 { ".old".to_owned() } else { format!(".old-{number}") });
+        let aside = PathBuf::from(name);
+        match system.link(path, &aside) {
+            Ok(()) => return Ok(Some(aside)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) => return Err(Halt::unwritable(&aside, &error)),
+        }
+    }
+    Err(Halt::unwritable(path, &std::io::Error::other(format!("{MAX_ASIDE} old ones are beside it"))))
 }
 
 /// Closes a directory, if it is open to others.
@@ -466,15 +556,6 @@ fn not_as_a_whole(path: &Path) -> Finding {
     Finding::error(Code::ENCRYPTED_BUNDLE, None, message)
         .because("its name says that it is encrypted as a whole, and ichor encrypts value by value")
         .remedy("give it a name such as `secrets.sops.yaml`")
-}
-
-/// Says that there is no bundle yet.
-pub fn no_secrets(path: &Path) -> Finding {
-    Finding::error(Code::NO_SECRETS, None, "the cluster has no secrets yet")
-        .because(format!("looked for `{}`", path.display()))
-        .remedy(
-            "make them:\n    ichor secrets new\nor import those of a cluster that runs:\n    ichor secrets import FILE",
-        )
 }
 
 /// Says that a file with secrets could not be read.

@@ -11,6 +11,7 @@ mod keep;
 mod live;
 mod matrix;
 mod merging;
+mod past;
 mod paths;
 mod reading;
 mod remains;

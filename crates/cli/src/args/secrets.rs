@@ -8,6 +8,7 @@ const EXAMPLES: &str = "\
 Examples:
   ichor secrets new                        make the secrets of a new cluster
   ichor secrets import secrets.yaml        take those of a cluster that runs
+  ichor secrets restore                    bring back those that got lost or damaged
   ichor secrets add-recipient age1...      let somebody else open them too
   ichor secrets show                       what is kept, without any secret
   ichor secrets export > secrets.yaml      for talosctl, or for a backup";
@@ -23,6 +24,12 @@ Examples:
   ichor secrets import controlplane.yaml   a control plane's machine config holds them too
   talosctl -n 10.0.0.11 get machineconfig v1alpha1 -o jsonpath='{.spec}' | ichor secrets import -
   ichor secrets import talsecret.sops.yaml encrypted, by sops or talhelper, to a key of yours";
+
+const RESTORE_EXAMPLES: &str = "\
+Examples:
+  ichor secrets restore --list             which generations there are, and what they have
+  ichor secrets restore                    the newest secrets that are whole
+  ichor secrets restore 41                 those of the 41st generation";
 
 const ENCRYPT_EXAMPLES: &str = "\
 Examples:
@@ -63,7 +70,7 @@ Examples:
   ichor secrets show                       fingerprints, ends and algorithms
   ichor secrets show -o json | jq -r '.authorities[].ends'";
 
-/// Makes, imports, encrypts, edits, exports and shows the secrets of a cluster.
+/// Makes, imports, restores, encrypts, edits, exports and shows the secrets of a cluster.
 ///
 /// They are made once and kept for the cluster's whole life: the certificate authorities, keys and tokens
 /// from which everything else can be made again. ichor keeps them as talosctl does, with every value encrypted as
@@ -88,8 +95,16 @@ pub enum SecretsVerb {
     #[command(after_help = NEW_EXAMPLES)]
     New,
     /// Imports the secrets of a cluster that runs.
+    ///
+    /// They are written over no others. A file in their place that is empty or damaged stays beside them.
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(Import),
+    /// Brings back secrets that got lost or damaged, out of a generation of the store.
+    ///
+    /// The store keeps what must not be lost as it was after each of the last ten changes. What is in the place of the
+    /// secrets now stays beside them, under a name that ends with `.old`.
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(Restore),
     /// Prints the secrets as talosctl's `secrets.yaml`.
     #[command(after_help = EXPORT_EXAMPLES)]
     Export(Export),
@@ -158,6 +173,20 @@ pub struct Import {
     /// input.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub input: PathBuf,
+}
+
+/// `ichor secrets restore`.
+#[derive(Debug, clap::Args)]
+pub struct Restore {
+    /// The number of a generation; absent, the newest whose secrets are whole.
+    #[arg(value_name = "GENERATION")]
+    pub generation: Option<u64>,
+    /// Shows which generations there are, who wrote them and when, and changes nothing.
+    #[arg(long, env = "ICHOR_RESTORE_LIST", hide_env_values = true, value_parser = FalseyValueParser::new(), conflicts_with_all = ["generation", "replace"])]
+    pub list: bool,
+    /// Puts them also in the place of whole secrets of another cluster, or of some that no key of yours opens.
+    #[arg(long, env = "ICHOR_RESTORE_REPLACE", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub replace: bool,
 }
 
 /// `ichor secrets export`.

@@ -5,7 +5,7 @@ use ichor_model::{
     desired::Machine,
     observed::{MachineSeen, Owner},
 };
-use ichor_ops::{Halt, converge::Goal, halt::only};
+use ichor_ops::{Halt, converge::Goal, halt::only, past};
 use ichor_plan::{Action, ClusterPlan, Extent, protected_by_others};
 use serde_json::{Value, json};
 
@@ -134,7 +134,22 @@ fn unproven(stage: &Stage<'_>, plan: &ClusterPlan) -> Option<Finding> {
         };
         (format!("there are VMs of a cluster `{name}`, and its secrets {where_}"), why)
     };
-    let remedy = "run it where the cluster's secrets are, or bring them here:\n    ichor secrets import FILE\nif they are gone for good, and these VMs are to go:\n    ichor destroy --without-secrets";
+    let past = past::newest(&OperatingSystem, stage.store).filter(|_| stage.bundle.is_none());
+    let here = past.map_or_else(
+        || {
+            "run it where the cluster's secrets are, or bring them here:\n    ichor secrets import FILE"
+                .to_owned()
+        },
+        |past| {
+            format!(
+                "{} has secrets of the cluster; bring them back:\n    ichor secrets restore",
+                past.named()
+            )
+        },
+    );
+    let remedy = format!(
+        "{here}\nif they are gone for good, and these VMs are to go:\n    ichor destroy --without-secrets"
+    );
     let finding = Finding::error(Code::SECRETS_LOST, None, message)
         .because("they may have been made from another inventory of that name")
         .because(why);

@@ -186,7 +186,7 @@ impl Wizard<'_> {
         })?;
         let way = provisional(&name, &endpoint, &args.jump)?;
         let dialer = jump::open(&way, self.runtime, self.terminal)?;
-        let fingerprint = self.fingerprint(&at, &dialer)?;
+        let fingerprint = self.fingerprint(&at, real::Way { dialer: &dialer, jump: &way.proxmox.jump })?;
         let token = self.token(&name)?;
         let proxmox_trust = fingerprint.map_or(Trust::System, Trust::Pin);
         let reach = Reach {
@@ -200,11 +200,11 @@ impl Wizard<'_> {
     }
 
     /// Returns the fingerprint of a certificate that no authority vouches for, once somebody has said that it is right.
-    fn fingerprint(&self, at: &Endpoint, dialer: &Arc<dyn Dial>) -> Result<Option<Fingerprint>, Stop> {
+    fn fingerprint(&self, at: &Endpoint, way: real::Way<'_>) -> Result<Option<Fingerprint>, Stop> {
         if self.args.fingerprint.is_some() || !at.tls {
             return Ok(self.args.fingerprint);
         }
-        let Some(shown) = real::meet(at, dialer, self.runtime, self.terminal)? else { return Ok(None) };
+        let Some(shown) = real::meet(at, way, self.runtime, self.terminal)? else { return Ok(None) };
         if !self.questions.asks() {
             return Err(Failure::new(Exit::Preflight, format!("nobody vouches for Proxmox at {at}"))
                 .because(format!("it shows a certificate with the SHA-256 {shown}"))

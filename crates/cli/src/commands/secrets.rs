@@ -1,22 +1,22 @@
-//! `ichor secrets`: makes, imports, encrypts, edits, exports and shows the secrets of a cluster.
+//! `ichor secrets`: makes, imports, restores, encrypts, edits, exports and shows the secrets of a cluster.
 
 use std::path::Path;
 
 use ichor_machineconfig::pki::{PkiError, RsaKey};
-use ichor_model::{Finding, Severity};
+use ichor_model::{Finding, Findings, Severity};
 use ichor_ops::{
     Halt, Site,
     access::{self, Target},
     bundle::Input,
     keyring::variable,
-    secrets::{self, Changed, Subject},
+    secrets::{self, Changed, Subject, Wanted},
     shared,
 };
 use ichor_spec::Sources;
 
 use super::session::{Gate, Session, exit_of, one_reader_of_stdin};
 use crate::{
-    args::{Export, Global, Import, Output, SecretsVerb},
+    args::{Export, Global, Import, Output, Restore, SecretsVerb},
     exit::Exit,
     failure::Failure,
     keeping::{self, Ask},
@@ -40,6 +40,8 @@ pub fn run(verb: &SecretsVerb, global: &Global, terminal: &Terminal) -> Result<E
     match verb {
         SecretsVerb::New => new(global, terminal),
         SecretsVerb::Import(args) => import(args, global, terminal),
+        SecretsVerb::Restore(args) if args.list => list(global, terminal),
+        SecretsVerb::Restore(args) => restore(args, global, terminal),
         SecretsVerb::Export(args) => export(args, global, terminal),
         SecretsVerb::Show => show(global, terminal),
         SecretsVerb::Identity => identity(global, terminal),
@@ -193,6 +195,47 @@ fn import(args: &Import, global: &Global, terminal: &Terminal) -> Result<Exit, F
         Gate::Open(imported) => session.show(
             || render::imported_text(&imported, terminal.width()),
             || vec![render::imported_value(session.name(), &imported)],
+        ),
+    }
+}
+
+fn restore(args: &Restore, global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut session = match Session::open_kept(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    let wanted = Wanted { generation: args.generation, replace: args.replace };
+    let told = session.with_one(|site, _| {
+        let name = site.name();
+        let told = alone("secrets restore", site, global, terminal, |site| {
+            let past = keeping::past(site, terminal)?;
+            let restored = secrets::restore(&OperatingSystem, site, &past, wanted)?;
+            Ok((render::restored_text(&restored), render::restored_value(name, &restored)))
+        })?;
+        Ok((told, Findings::new()))
+    })?;
+    match told {
+        Gate::Closed(exit) => Ok(exit),
+        Gate::Open((text, value)) => session.show(|| text, || vec![value]),
+    }
+}
+
+/// Shows which generations there are. Nobody has to be kept out for that.
+fn list(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut session = match Session::open(global, terminal)? {
+        Gate::Open(session) => session,
+        Gate::Closed(exit) => return Ok(exit),
+    };
+    let place = global.world.place();
+    let past = session.with_one(|site, _| {
+        let past = with_site_in(place, site, |site| keeping::past(site, terminal))?;
+        Ok((past, Findings::new()))
+    })?;
+    match past {
+        Gate::Closed(exit) => Ok(exit),
+        Gate::Open(past) => session.show(
+            || render::past_text(&past, terminal.width()),
+            || vec![render::past_value(session.name(), &past)],
         ),
     }
 }

@@ -1,9 +1,12 @@
 //! What may be told about secrets: never one of them.
 
+use std::path::PathBuf;
+
 use ichor_ops::{
     keyring::NewIdentity,
+    past::{Past, Written},
     recipients::Chosen,
-    secrets::{Authority, Change, Changed, Imported, Kept, New, Own},
+    secrets::{Authority, Change, Changed, Imported, Kept, New, Own, Restored},
 };
 use serde_json::{Value, json};
 
@@ -111,7 +114,8 @@ pub fn imported_text(imported: &Imported, width: Option<u16>) -> String {
     let id = text::safe_line(&imported.found.bundle.cluster_id);
     let contract = imported.contract;
     format!(
-        "{done}\n{}read from {source}, {form}\ncluster id {id}, contract {contract}\n\n{}",
+        "{done}\n{}{}read from {source}, {form}\ncluster id {id}, contract {contract}\n\n{}",
+        aside_text(&imported.aside),
         chosen_text(imported.chosen.as_ref()),
         authorities(&imported.authorities, width)
     )
@@ -123,12 +127,86 @@ pub fn imported_value(cluster: &str, imported: &Imported) -> Value {
         "cluster": cluster,
         "path": envelope::path(&imported.path),
         "was_there": imported.was_there,
+        "put_aside": paths(&imported.aside),
         "read_as": imported.form().words(),
         "recipients": recipients_value(imported.chosen.as_ref()),
         "identity_made": identity_value(imported.chosen.as_ref()),
         "cluster_id": imported.found.bundle.cluster_id,
         "contract": imported.contract,
         "authorities": imported.authorities.iter().map(authority_value).collect::<Vec<_>>(),
+    })
+}
+
+/// Says what came back.
+pub fn restored_text(restored: &Restored<'_>) -> String {
+    let path = text::safe_line(&restored.path.display().to_string());
+    let id = text::safe_line(&restored.cluster_id);
+    if restored.was_there {
+        return format!(
+            "{} the secrets in {path} are whole\ncluster id {id}\n",
+            text::good("nothing to do:")
+        );
+    }
+    let past = text::safe_line(restored.past.named().trim_end_matches(','));
+    format!(
+        "{} the secrets of the cluster, in {path}\nfrom {past}\n{}cluster id {id}\n",
+        text::good("brought back"),
+        aside_text(&restored.aside),
+    )
+}
+
+/// Says where things are now that were in the way.
+fn aside_text(aside: &[PathBuf]) -> String {
+    let line = |path: &PathBuf| {
+        format!("what was there before is in {}\n", text::safe_line(&path.display().to_string()))
+    };
+    aside.iter().map(line).collect()
+}
+
+fn paths(all: &[PathBuf]) -> Vec<Value> {
+    all.iter().map(|path| json!(envelope::path(path))).collect()
+}
+
+/// Returns what came back, for programs.
+pub fn restored_value(cluster: &str, restored: &Restored<'_>) -> Value {
+    json!({
+        "cluster": cluster,
+        "path": envelope::path(&restored.path),
+        "was_there": restored.was_there,
+        "generation": one_past(restored.past),
+        "cluster_id": restored.cluster_id,
+        "put_aside": paths(&restored.aside),
+    })
+}
+
+/// Shows generations, the newest first.
+pub fn past_text(all: &[Past], width: Option<u16>) -> String {
+    if all.is_empty() {
+        return "the store has no generation yet\n".into();
+    }
+    let mut table = Table::new(["NO", "AT", "WHO", "SECRETS", "CLUSTER ID"]).numbers([0]);
+    for past in all {
+        let of = |part: fn(&Written) -> &String| past.written.as_ref().map(part).cloned().unwrap_or_default();
+        let id = past.secrets.sound().map(|sound| sound.fingerprint.cluster_id.clone()).unwrap_or_default();
+        let words = past.secrets.words().to_owned();
+        table.row([past.number.to_string(), of(|it| &it.at), of(|it| &it.by), words, id]);
+    }
+    table.render(width)
+}
+
+/// Returns generations, for programs.
+pub fn past_value(cluster: &str, all: &[Past]) -> Value {
+    json!({ "cluster": cluster, "generations": all.iter().map(one_past).collect::<Vec<_>>() })
+}
+
+fn one_past(past: &Past) -> Value {
+    let written = past.written.as_ref();
+    json!({
+        "number": past.number,
+        "at": written.map(|it| &it.at),
+        "by": written.map(|it| &it.by),
+        "secrets": past.secrets.words(),
+        "cluster_id": past.secrets.sound().map(|sound| &sound.fingerprint.cluster_id),
     })
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ichor_machineconfig::pki::Certificate;
-use ichor_model::{Code, Finding, Findings, desired::Tls};
+use ichor_model::{Code, Finding, Findings, Hop, desired::Tls};
 use ichor_net::{
     Dial, Endpoint, Fingerprint, Trust,
     tls::{Protocol, Secure, shown},
@@ -145,7 +145,8 @@ fn first_use(
         return Ok(Trust::Pin(known));
     }
     let Ok(endpoint) = site.desired.proxmox.endpoint.parse::<Endpoint>() else { return Ok(Trust::System) };
-    let Some(fingerprint) = meet(&endpoint, dialer, runtime, terminal)? else { return Ok(Trust::System) };
+    let way = Way { dialer, jump: &site.desired.proxmox.jump };
+    let Some(fingerprint) = meet(&endpoint, way, runtime, terminal)? else { return Ok(Trust::System) };
     if !io::stdin().is_terminal() {
         return Err(Halt::preflight(only(not_known(&endpoint, fingerprint))));
     }
@@ -164,16 +165,25 @@ fn first_use(
     Ok(Trust::Pin(fingerprint))
 }
 
+/// How a server is reached.
+#[derive(Clone, Copy)]
+pub struct Way<'a> {
+    /// Makes connections.
+    pub dialer: &'a Arc<dyn Dial>,
+    /// Whom they lead through.
+    pub jump: &'a [Hop],
+}
+
 /// Returns the fingerprint of a server that the system does not trust; nothing where it does, or nobody answers.
 pub fn meet(
     endpoint: &Endpoint,
-    dialer: &Arc<dyn Dial>,
+    way: Way<'_>,
     runtime: &Runtime,
     terminal: &Terminal,
 ) -> Result<Option<Fingerprint>, Halt> {
     let _waiting = Wait::new(terminal, "waiting for Proxmox to show who it is");
-    let met = runtime.block_on(async { timeout(SHOWN_WITHIN, unknown(endpoint, &**dialer)).await });
-    met.map_err(|_| Halt::preflight(only(silent(endpoint))))
+    let met = runtime.block_on(async { timeout(SHOWN_WITHIN, unknown(endpoint, &**way.dialer)).await });
+    met.map_err(|_| Halt::preflight(only(silent(endpoint, way.jump))))
 }
 
 async fn unknown(endpoint: &Endpoint, dialer: &dyn Dial) -> Option<Fingerprint> {
@@ -188,11 +198,19 @@ async fn unknown(endpoint: &Endpoint, dialer: &dyn Dial) -> Option<Fingerprint> 
     meet(Trust::Anybody).await?.ok().map(|stream| shown(&stream))
 }
 
-fn silent(endpoint: &Endpoint) -> Finding {
+fn silent(endpoint: &Endpoint, jump: &[Hop]) -> Finding {
     let message = format!("whoever listens at {endpoint} does not show who it is");
-    Finding::error(Code::UNREACHABLE, None, message)
-        .because(format!("the connection says nothing for {} seconds", SHOWN_WITHIN.as_secs()))
-        .remedy("check that `proxmox.endpoint` is a Proxmox, with the right port, and whether it is well")
+    let finding = Finding::error(Code::UNREACHABLE, None, message)
+        .because(format!("the connection says nothing for {} seconds", SHOWN_WITHIN.as_secs()));
+    if jump.is_empty() {
+        return finding.remedy(
+            "check that `proxmox.endpoint` is a Proxmox, with the right port, and whether it is well",
+        );
+    }
+    let hops: Vec<String> = jump.iter().map(|hop| format!("`{hop}`")).collect();
+    finding.because(format!("it leads through {}", hops.join(", then "))).remedy(
+        "check that `proxmox.jump` leads on, and that `proxmox.endpoint` is a Proxmox, with the right port, as seen from there",
+    )
 }
 
 fn not_known(endpoint: &Endpoint, fingerprint: Fingerprint) -> Finding {
@@ -206,4 +224,22 @@ fn insecure(site: Site<'_>) -> Finding {
     Finding::warning(Code::UNTRUSTED, None, message)
         .because("the inventory says `proxmox.tls: {insecure: true}`")
         .remedy("pin the certificate instead: `proxmox.tls: {sha256: \"...\"}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_reached_through_others_is_not_blamed_alone() {
+        let endpoint: Endpoint = "https://10.0.0.1:8006".parse().expect("an endpoint");
+        let hops = ["ssh://ann@jump.lab.example", "socks5://10.0.0.9:1080"];
+        let hops = hops.map(|hop| hop.parse::<Hop>().expect("a hop"));
+        let told = silent(&endpoint, &hops);
+        let note = "it leads through `ssh://ann@jump.lab.example`, then `socks5://10.0.0.9:1080`";
+        assert!(told.notes.iter().any(|it| it == note), "{told:?}");
+        assert!(told.remedy.is_some_and(|remedy| remedy.contains("proxmox.jump")));
+        let told = silent(&endpoint, &[]);
+        assert!(!format!("{told:?}").contains("jump"), "{told:?}");
+    }
 }

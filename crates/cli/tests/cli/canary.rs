@@ -89,6 +89,8 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
         ("secrets export", vec![]),
         ("secrets export", vec!["--out", "exported.yaml"]),
         ("secrets show", vec![]),
+        ("secrets restore", vec![]),
+        ("secrets restore", vec!["--list"]),
         ("lock show", vec![]),
         ("log show", vec![]),
         ("log verify", vec![]),

@@ -9,7 +9,10 @@ mod hostile;
 mod hostile_servers;
 mod keeping;
 mod lab_events;
+#[cfg(unix)]
+mod mirror;
 mod rendering;
+mod restore;
 mod sealed;
 mod secrets;
 mod setup;

@@ -7,6 +7,10 @@ use super::{Lab, lab_with_secrets, teams::Editing, whole};
 /// Something is said after five seconds, and a loaded machine takes some to start a program.
 const ENOUGH: Duration = Duration::from_secs(9);
 
+/// What is said while Proxmox is looked at.
+const LOOKING: &str = "still looking at Proxmox (";
+const SECRETS: &str = ".ichor/a/secrets.sops.yaml";
+
 /// Takes connections and answers nothing, for as long as it is there.
 fn mute() -> (TcpListener, u16) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -29,13 +33,18 @@ fn nobody_waits_in_silence() {
     let proxmox = whole("a").replace("https://pve1.lab.example:8006", &format!("https://127.0.0.1:{port}"));
     let bucket = format!("{}store: s3://team/prod?endpoint=http://127.0.0.1:{port}\n", whole("a"));
     let endpoint = format!("127.0.0.1:{port}");
-    let cases: [(&str, &[&str], &str); 6] = [
+    let cases: [(&str, &[&str], &str); 11] = [
         (
             &proxmox,
             &["pve", "setup", "--yes", "--password-file", "password"],
             "still logging in at Proxmox (",
         ),
         (&proxmox, &["doctor"], "still asking Proxmox, the Image Factory and registries ("),
+        (&proxmox, &["plan"], LOOKING),
+        (&proxmox, &["up", "--yes"], LOOKING),
+        (&proxmox, &["destroy", "--yes"], LOOKING),
+        (&proxmox, &["status"], LOOKING),
+        (&proxmox, &["health"], LOOKING),
         (&bucket, &["doctor"], "still asking the store ("),
         (&bucket, &["secrets", "show"], "still asking the store ("),
         (&bucket, &["lock", "show"], "still asking the store ("),
@@ -48,7 +57,9 @@ fn nobody_waits_in_silence() {
     thread::scope(|scope| {
         for (inventory, words, expected) in &cases {
             scope.spawn(move || {
-                let lab = Lab::new(&[("ichor.yaml", inventory), ("password", "secret\n")]);
+                // Where there are secrets of some kind `up` makes none, which takes the time of a processor.
+                let files = [("ichor.yaml", *inventory), ("password", "secret\n"), (SECRETS, "none\n")];
+                let lab = Lab::new(&files);
                 let said = said(&lab, words);
                 assert!(said.contains(expected), "{words:?}: {said}");
             });

@@ -9,7 +9,7 @@ use crate::{
     Keeping, Site, System,
     bundle::{self, Found, Signer},
     keyring::Keyring,
-    materials,
+    materials, past,
     store::Store,
 };
 
@@ -70,6 +70,9 @@ fn secrets(
     sources: &mut Sources,
 ) -> (Option<Found>, Check) {
     const ID: &str = SECRETS;
+    if is_read && !store.has_bundle(system) && past::newest(system, store).is_some() {
+        return (None, Check::new(ID, Group::Here, "they are gone").with([past::missing(system, store)]));
+    }
     if !store.has_bundle(system) {
         return (
             None,

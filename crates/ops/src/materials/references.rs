@@ -81,9 +81,15 @@ fn of_sealed(system: &dyn System, site: Site<'_>, place: &str) -> Result<SecretT
     let bad = |why: &str, remedy: String| {
         unresolved(format!("the secret `{key}` in `{shown}` cannot be had"), why, remedy)
     };
-    let contents = system
-        .read(&path, MAX_SEALED_BYTES, Links::Follow)
-        .map_err(|why| bad(&why.to_string(), "write the file, or correct the path".to_owned()))?;
+    let contents = system.read(&path, MAX_SEALED_BYTES, Links::Follow).map_err(|why| {
+        let is_token = site.desired.proxmox.token.as_ref() == Some(&SecretRef::Sops(place.to_owned()));
+        let remedy = if is_token && why.is_missing() {
+            "make the account on Proxmox, and its token:\n    ichor pve setup\nor correct the path"
+        } else {
+            "write the file, or correct the path"
+        };
+        bad(&why.to_string(), remedy.to_owned())
+    })?;
     let sealed = keyring::parse(&contents.bytes, &shown).map_err(|flaw| sealed_finding(&flaw, &shown))?;
     let opened = Keyring::load(system).open(&sealed, &shown).map_err(|findings| first(&findings))?;
     let keys: Vec<&str> = key.split('.').collect();

@@ -3,7 +3,8 @@
 //! 1. [`bundle::read`]: a `secrets.yaml` or a control plane's machine config, told apart by content, encrypted or
 //!    not;
 //! 2. the same bundle as the one that is kept is no change, and has its record completed;
-//! 3. [`Store::keep`]: any other is kept, unless the cluster already has one.
+//! 3. [`Store::keep`]: any other is kept, unless the cluster already has one. What is there and is no bundle is put
+//!    aside ([`Store::supplant`]).
 
 use std::path::PathBuf;
 
@@ -14,11 +15,11 @@ use ichor_spec::Sources;
 use super::show::{Authority, authorities};
 use crate::{
     Halt, Origin, Site, System,
-    bundle::{self, Form, Found, Input, Signer},
+    bundle::{self, Form, Found, Input, Present, Signer},
     halt::only,
     recipients::Chosen,
     sealing,
-    store::{self, Store},
+    store::{self, NextRecord, Store},
 };
 
 /// What was imported.
@@ -36,6 +37,8 @@ pub struct Imported {
     pub was_there: bool,
     /// How it was encrypted; nothing, if it was there or is kept in plain.
     pub chosen: Option<Chosen>,
+    /// What was there and could not be used, under the names that it has now.
+    pub aside: Vec<PathBuf>,
 }
 
 impl Imported {
@@ -67,19 +70,29 @@ pub fn import(
     // A contract that nobody said and that does not fit is not written down: it would be kept for ever.
     let recorded =
         (other_shape.is_none() || beside.is_some() || site.contract != Origin::Assumed).then_some(contract);
+    let is_damaged = matches!(bundle::present(system, &store), Ok(Present::Damaged));
+    let mut aside = Vec::new();
     let (notes, chosen) = if was_there {
         (complete_record(system, &store, recorded)?, None)
     } else {
-        store.refuse_to_write(system)?;
+        if !is_damaged {
+            store.refuse_to_write(system)?;
+        }
         let chosen = sealing::choose(system, site, &store)?;
         let file = sealing::file(system, &text, chosen.as_ref())?;
-        (store.keep(system, &file, recorded, None)?, chosen)
+        let notes = if is_damaged {
+            aside = store.supplant(system, &file, NextRecord::of(recorded))?;
+            Findings::new()
+        } else {
+            store.keep(system, &file, recorded, None)?
+        };
+        (notes, chosen)
     };
     found.findings.extend(notes);
     found.findings.extend(other_shape.map(|shape| warn_of_shape(contract, shape)).into_iter().collect());
     let authorities = authorities(&found.bundle);
     let path = store.kept(system).to_owned();
-    Ok(Imported { found, authorities, contract, path, was_there, chosen })
+    Ok(Imported { found, authorities, contract, path, was_there, chosen, aside })
 }
 
 /// Whether the bundle that is kept is this one. One that cannot be opened is another one.

@@ -1,7 +1,8 @@
 //! `ichor secrets new`: the secrets of a new cluster.
 //!
 //! 1. [`Store::of`]: where they are to be kept;
-//! 2. [`Store::refuse_to_write`]: a cluster that has secrets keeps them;
+//! 2. [`Store::refuse_to_write`]: a cluster that has secrets keeps them, and one that lost them is told where they
+//!    are ([`past::in_the_way`]);
 //! 3. [`crate::recipients`]: to whom they are encrypted, which may make an identity for the user;
 //! 4. [`Bundle::generate`]: all keys, certificates and tokens, from the machine's randomness;
 //! 5. [`Store::keep`]: the record first, then the bundle, which is never written over another one.
@@ -15,7 +16,8 @@ use ichor_machineconfig::{
 use ichor_model::{Code, Finding, Findings, Minor};
 
 use crate::{
-    Halt, Site, System, entropy::Draws, halt::only, recipients::Chosen, sealing, store::Store, system::Lock,
+    Halt, Site, System, entropy::Draws, halt::only, past, recipients::Chosen, sealing, store::Store,
+    system::Lock,
 };
 
 /// What was made.
@@ -60,6 +62,9 @@ fn make(
 ) -> Result<New, Halt> {
     let store = Store::of(site).map_err(|finding| Halt::invalid(only(*finding)))?;
     store.sweep(system, held)?;
+    if let Some(finding) = past::in_the_way(system, &store) {
+        return Err(Halt::refused(only(finding)));
+    }
     store.refuse_to_write(system)?;
     let chosen = sealing::choose(system, site, &store)?;
     let mut draws = Draws::new(system);

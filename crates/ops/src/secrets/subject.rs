@@ -10,7 +10,7 @@ use crate::{
     Halt, Site, System, bundle,
     halt::only,
     keyring::{Keyring, NewIdentity, sealed_finding},
-    place, store,
+    past, place, store,
     store::Store,
     system::Links,
     whole,
@@ -84,7 +84,7 @@ impl<'a> Holding<'a> {
             }
         };
         if before.is_none() && subject == Subject::Bundle {
-            return Err(Halt::invalid(only(store::no_secrets(&path))));
+            return Err(Halt::invalid(only(past::missing(system, &store_of(site)?))));
         }
         Ok(Self { site, subject, path, before })
     }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -16,7 +16,7 @@ use ichor_store::{
     lock::{Holder, Lease, Process, Request, Terms},
 };
 
-use super::{INVENTORY, Memory, codes, resolve, rsa, site};
+use super::{INVENTORY, Memory, codes, lab, resolve, rsa, site, with_secrets};
 use crate::{Halt, HaltKind, keep::Keep, secrets, store::Store};
 
 pub(super) fn shared() -> Desired {
@@ -30,6 +30,13 @@ pub(super) fn keep<'s>(memory: &'s Memory, desired: &Desired, bucket: &Bucket) -
 
 pub(super) fn bundle(desired: &Desired) -> String {
     Store::of(site(desired)).expect("a store").bundle().display().to_string()
+}
+
+/// A whole bundle that can be told from others like it.
+pub(super) fn named(text: &str) -> String {
+    static WHOLE: OnceLock<String> = OnceLock::new();
+    let whole = WHOLE.get_or_init(|| with_secrets().text(&bundle(lab())).expect("secrets"));
+    format!("{whole}# {text}\n")
 }
 
 pub(super) fn holder(who: &str) -> Holder {
@@ -77,7 +84,7 @@ async fn what_one_machine_commits_the_other_one_has() {
     his.commit(&lease, "now", "bob@b").await.expect("committed");
     assert_eq!(bucket.list("generations/").await.map(|names| names.len()), Ok(1));
     // What is not committed is gone with the next look: the bucket counts.
-    bob.put(&bundle(&desired), b"something else");
+    bob.put(&bundle(&desired), named("something else").as_bytes());
     his.refresh().await.expect("refreshed");
     assert_eq!(bob.text(&bundle(&desired)), ann.text(&bundle(&desired)));
 }
@@ -89,15 +96,15 @@ async fn an_older_store_is_refused_by_those_who_saw_a_newer_one() {
     let mut hers = keep(&ann, &desired, &bucket);
     let lease = take(&mut hers, "ann@a").await.expect("taken");
     for text in ["one", "two"] {
-        ann.put(&bundle(&desired), text.as_bytes());
+        ann.put(&bundle(&desired), named(text).as_bytes());
         hers.commit(&lease, "now", "ann@a").await.expect("committed");
     }
     bucket.delete("generations/00000002.json").await.expect("deleted");
     let replayed = keep(&ann, &desired, &bucket).refresh().await.expect_err("older");
     assert_eq!((replayed.kind, codes(&replayed)), (HaltKind::Preflight, vec!["ICH-2142".to_owned()]));
-    assert_eq!(ann.text(&bundle(&desired)).as_deref(), Some("two"), "nothing of it is used");
+    assert_eq!(ann.text(&bundle(&desired)).as_deref(), Some(&*named("two")), "nothing of it is used");
     keep(&bob, &desired, &bucket).refresh().await.expect("he has seen nothing");
-    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("one"));
+    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some(&*named("one")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +113,7 @@ async fn nothing_is_committed_without_the_lock() {
     let (ann, bob) = (Memory::default(), Memory::default());
     let mut hers = keep(&ann, &desired, &bucket);
     let lost = take(&mut hers, "ann@a").await.expect("taken");
-    ann.put(&bundle(&desired), b"hers");
+    ann.put(&bundle(&desired), named("hers").as_bytes());
     tokio::time::sleep(Terms::default().lease).await;
     let halt = hers.commit(&lost, "now", "ann@a").await.expect_err("too late");
     assert_eq!((halt.kind, codes(&halt)), (HaltKind::PartWay, vec!["ICH-2144".to_owned()]));
@@ -114,12 +121,12 @@ async fn nothing_is_committed_without_the_lock() {
     let mut his = keep(&bob, &desired, &bucket);
     hers.break_lock().await.expect("broken");
     let lease = take(&mut his, "bob@b").await.expect("taken");
-    bob.put(&bundle(&desired), b"his");
+    bob.put(&bundle(&desired), named("his").as_bytes());
     his.commit(&lease, "now", "bob@b").await.expect("committed");
     let overtaken = hers.commit(&lease, "now", "ann@a").await.expect_err("overtaken");
     assert_eq!(codes(&overtaken), ["ICH-2144"]);
     his.refresh().await.expect("refreshed");
-    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("his"));
+    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some(&*named("his")));
 }
 
 pub(super) fn deed(keep: &Keep<'_>, who: &str) -> Deed {
@@ -132,7 +139,7 @@ async fn a_run_is_refused_before_it_changes_anything_when_the_end_of_the_trail_i
     let (ann, bob) = (Memory::default(), Memory::default());
     let mut hers = keep(&ann, &desired, &bucket);
     let lease = take(&mut hers, "ann@a").await.expect("taken");
-    ann.put(&bundle(&desired), b"hers");
+    ann.put(&bundle(&desired), named("hers").as_bytes());
     for _ in 0..3 {
         hers.finish(&lease, deed(&hers, "ann@a")).await.expect("finished");
     }
@@ -200,7 +207,7 @@ async fn a_trail_that_is_cut_during_a_run_is_found_out_by_the_next_one() {
         hers.finish(&lease, deed(&hers, "ann@a")).await.expect("finished");
     }
     bucket.delete("audit/00000003.json").await.expect("deleted");
-    ann.put(&bundle(&desired), b"hers");
+    ann.put(&bundle(&desired), named("hers").as_bytes());
     // With its own entries the trail goes further than before, and what is kept is kept.
     for at in ["later", "later still"] {
         let deed = Deed { at: at.into(), ..deed(&hers, "ann@a") };
@@ -213,7 +220,7 @@ async fn a_trail_that_is_cut_during_a_run_is_found_out_by_the_next_one() {
     let broken = his.trail().await.expect("read").broken.expect("broken");
     assert_eq!((broken.first, broken.last), (3, 3), "{}", broken.why);
     his.refresh().await.expect("refreshed");
-    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("hers"));
+    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some(&*named("hers")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,7 +229,7 @@ async fn a_run_that_lost_its_lock_leaves_an_entry_and_nothing_else() {
     let (ann, bob) = (Memory::default(), Memory::default());
     let mut hers = keep(&ann, &desired, &bucket);
     let lost = take(&mut hers, "ann@a").await.expect("taken");
-    ann.put(&bundle(&desired), b"hers");
+    ann.put(&bundle(&desired), named("hers").as_bytes());
     tokio::time::sleep(Terms::default().lease).await;
     hers.break_lock().await.expect("broken");
     let mut his = keep(&bob, &desired, &bucket);
@@ -245,7 +252,7 @@ async fn a_mirror_is_whole_again_wherever_it_stopped() {
     let lease = take(&mut hers, "ann@a").await.expect("taken");
     let record = Store::of(site(&desired)).expect("a store").record().display().to_string();
     for text in ["old", "new"] {
-        ann.put(&bundle(&desired), text.as_bytes());
+        ann.put(&bundle(&desired), named(text).as_bytes());
         ann.put(&record, text.as_bytes());
         hers.commit(&lease, "now", "ann@a").await.expect("committed");
     }
@@ -254,10 +261,10 @@ async fn a_mirror_is_whole_again_wherever_it_stopped() {
         let bob = Memory::default();
         bob.acts_left.set(Some(stopped));
         let first = keep(&bob, &desired, &bucket).refresh().await;
-        assert!(bob.text(&bundle(&desired)).is_none_or(|text| text == "new"));
+        assert!(bob.text(&bundle(&desired)).is_none_or(|text| text == named("new")));
         bob.acts_left.set(None);
         keep(&bob, &desired, &bucket).refresh().await.expect("refreshed");
-        assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("new"));
+        assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some(&*named("new")));
         assert_eq!(bob.text(&record).as_deref(), Some("new"));
         if first.is_ok() {
             break;
@@ -317,7 +324,7 @@ async fn damage_is_told_with_what_is_whole_and_how_to_go_back() {
     let mut hers = keep(&ann, &desired, &bucket);
     let lease = take(&mut hers, "ann@a").await.expect("taken");
     for text in ["one", "two", "three"] {
-        ann.put(&bundle(&desired), text.as_bytes());
+        ann.put(&bundle(&desired), named(text).as_bytes());
         hers.commit(&lease, "then", "ann@a").await.expect("committed");
     }
     lease.release().await.expect("given back");
@@ -414,7 +421,7 @@ async fn take_over(keep: &mut Keep<'_>, who: &str) -> Result<Lease, Halt> {
 /// Changes the secrets, as every verb that does: in the mirror, in a generation, and in the trail.
 async fn change_secrets(keep: &mut Keep<'_>, memory: &Memory, file: &str, text: &str) -> Result<(), Halt> {
     let lease = take_over(keep, text).await?;
-    memory.put(file, text.as_bytes());
+    memory.put(file, named(text).as_bytes());
     keep.commit(&lease, "now", text).await?;
     let deed = deed(keep, text);
     keep.finish(&lease, deed).await?;
@@ -446,7 +453,7 @@ async fn a_run_that_is_killed_at_any_write_leaves_its_secrets_or_those_before_th
             let mut his = keep(&bob, &desired, &bucket);
             his.refresh().await.unwrap_or_else(|halt| panic!("{place}: {halt:?}"));
             let there = bob.text(&file).expect("secrets");
-            assert!(there == "new" || ended.is_err() && there == "old", "{place}: {there}");
+            assert!(there == named("new") || ended.is_err() && there == named("old"), "{place}: {there}");
             assert_eq!(his.trail().await.expect("a trail").broken, None, "{place}");
             // So does she, and both go on.
             let mut hers = keep(&ann, &desired, &bucket);
@@ -456,7 +463,7 @@ async fn a_run_that_is_killed_at_any_write_leaves_its_secrets_or_those_before_th
                 .await
                 .unwrap_or_else(|halt| panic!("{place}: {halt:?}"));
             hers.refresh().await.unwrap_or_else(|halt| panic!("{place}: {halt:?}"));
-            assert_eq!(ann.text(&file).as_deref(), Some("his"), "{place}");
+            assert_eq!(ann.text(&file).as_deref(), Some(&*named("his")), "{place}");
             assert_eq!(hers.trail().await.expect("a trail").broken, None, "{place}");
             if !dying.is_dead() {
                 break;

@@ -386,3 +386,19 @@ fn commands_give_secrets_within_limits() {
         assert!(!format!("{finding:?}").contains("canary"), "{finding:?}");
     }
 }
+
+#[test]
+fn whoever_has_no_token_yet_is_told_what_makes_one() {
+    let (memory, mut desired) = (machine(), lab().clone());
+    let token = SecretRef::Sops("tokens.sops.yaml#lab.proxmox".into());
+    let told = |desired: &ichor_model::Desired, memory: &Memory| {
+        let finding = materials::resolve(memory, sealed(desired), &token).expect_err("no file");
+        assert_eq!(finding.code.to_string(), "ICH-2106");
+        finding.remedy.expect("a remedy")
+    };
+    assert!(!told(&desired, &memory).contains("pve setup"), "it is another secret");
+    desired.proxmox.token = Some(token.clone());
+    assert!(told(&desired, &memory).contains("\n    ichor pve setup\n"));
+    memory.directories.borrow_mut().insert("home/tokens.sops.yaml".into());
+    assert!(!told(&desired, &memory).contains("pve setup"), "something is there");
+}

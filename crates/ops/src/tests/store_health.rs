@@ -9,7 +9,7 @@ use ichor_store::{Answer, Bucket, Fault, Object, Objects, Put, Version};
 
 use super::{
     Memory,
-    keep::{bundle, deed, keep, shared, take},
+    keep::{bundle, deed, keep, named, shared, take},
     site,
 };
 use crate::{
@@ -100,7 +100,7 @@ async fn used(desired: &Desired) -> Bucket {
     let mut hers = keep(&ann, desired, &bucket);
     let lease = take(&mut hers, "ann@a").await.expect("taken");
     for text in ["one", "two", "three"] {
-        ann.put(&bundle(desired), text.as_bytes());
+        ann.put(&bundle(desired), named(text).as_bytes());
         hers.finish(&lease, deed(&hers, "ann@a")).await.expect("finished");
     }
     lease.release().await.expect("given back");
@@ -148,7 +148,7 @@ async fn a_store_that_is_well_says_what_it_keeps_and_is_left_as_it_was() {
     assert_eq!(after, before);
     assert_eq!(bucket.list("probe").await, Ok(vec![]));
     // What the bucket keeps is what the rest of the doctor looks at.
-    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("three"));
+    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some(&*named("three")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +211,7 @@ async fn an_older_generation_than_this_computer_has_seen_is_told() {
     assert_eq!(check(&asked, "store").state(), State::Ok);
     assert_eq!(check(&asked, "audit").state(), State::Unknown, "who trusts its end?");
     assert!(!asked.is_read);
-    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some("three"), "nothing of it is used");
+    assert_eq!(bob.text(&bundle(&desired)).as_deref(), Some(&*named("three")), "nothing of it is used");
 }
 
 #[tokio::test(start_paused = true)]

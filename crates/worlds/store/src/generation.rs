@@ -21,7 +21,8 @@ use crate::{
 pub const KEPT: u64 = 10;
 /// Most bytes of all files together.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
-const PREFIX: &str = "generations/";
+/// Where generations are, below a store.
+pub const PREFIX: &str = "generations/";
 /// The number of the language.
 const SCHEMA: u32 = 1;
 
@@ -98,6 +99,9 @@ pub enum Flaw {
     TooLarge,
 }
 
+/// What is wrong with a generation in whose place there was another one.
+const ANOTHER: &str = "is another than the one after it names";
+
 fn key(number: u64) -> String {
     format!("{PREFIX}{number:08}.json")
 }
@@ -112,20 +116,27 @@ fn rewritten(number: u64) -> Flaw {
 
 /// Returns the numbers of the objects below a prefix, in order. Names that are none of ours are left alone.
 pub(crate) async fn numbers(objects: &dyn Objects, prefix: &str) -> Result<Vec<u64>, Fault> {
-    let number = |name: &String| {
-        let digits = name.strip_suffix(".json").filter(|digits| digits.len() == 8)?;
-        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?.filter(|it| *it > 0)
-    };
     let names = objects.list(prefix).await?;
-    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_of(name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
 
+/// Returns the number in the name of an object; nothing, if it is none of ours.
+pub fn number_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".json").filter(|digits| digits.len() == 8)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?.filter(|it| *it > 0)
+}
+
 async fn read(objects: &dyn Objects, number: u64) -> Result<Option<Generation>, Flaw> {
     let Some(object) = objects.get(&key(number)).await? else { return Ok(None) };
-    let newline = object.bytes.iter().position(|byte| *byte == b'\n');
-    let (sum, body) = object.bytes.split_at(newline.unwrap_or(0));
+    parse(number, &object.bytes).map(Some)
+}
+
+/// Reads the bytes that are kept under a number.
+pub fn parse(number: u64, bytes: &[u8]) -> Result<Generation, Flaw> {
+    let newline = bytes.iter().position(|byte| *byte == b'\n');
+    let (sum, body) = bytes.split_at(newline.unwrap_or(0));
     if sum != digest(body).as_bytes() {
         return Err(damaged(number, "does not have its own checksum"));
     }
@@ -143,8 +154,41 @@ async fn read(objects: &dyn Objects, number: u64) -> Result<Option<Generation>, 
             BASE64_STANDARD.decode(text).map_err(|_| damaged(number, "has a file that is not base64"))?;
         files.insert(name, bytes);
     }
-    let here = Seen { number, sha256: digest(&object.bytes) };
-    Ok(Some(Generation { here, before: body.before, at: body.at, by: body.by, audit: body.audit, files }))
+    let here = Seen { number, sha256: digest(bytes) };
+    Ok(Generation { here, before: body.before, at: body.at, by: body.by, audit: body.audit, files })
+}
+
+/// One of the generations that are there, which may not be what was written.
+pub type Kept = (u64, Result<Generation, Flaw>);
+
+/// Returns all generations that are there, the newest first.
+pub async fn all(objects: &dyn Objects) -> Result<Vec<Kept>, Fault> {
+    let mut all = Vec::new();
+    for number in numbers(objects, PREFIX).await?.into_iter().rev() {
+        match read(objects, number).await {
+            // One that is removed at this moment is older than the last ten.
+            Ok(None) => {}
+            Ok(Some(generation)) => all.push((number, Ok(generation))),
+            Err(Flaw::Fault(fault)) => return Err(fault),
+            Err(flaw) => all.push((number, Err(flaw))),
+        }
+    }
+    Ok(linked(all))
+}
+
+/// Finds generations, the newest first, that are others than the ones after them name.
+pub fn linked(mut all: Vec<Kept>) -> Vec<Kept> {
+    let mut named: Option<Seen> = None;
+    for (number, kept) in &mut all {
+        let expected = named.take().filter(|named| named.number == *number);
+        let Ok(generation) = kept else { continue };
+        if expected.is_none_or(|expected| expected == generation.here) {
+            named.clone_from(&generation.before);
+        } else {
+            *kept = Err(damaged(*number, ANOTHER));
+        }
+    }
+    all
 }
 
 /// Files go into a directory of ours under these names.
@@ -200,7 +244,7 @@ async fn follow(
     loop {
         let number = expected.number;
         if at.here != expected {
-            return Err(damaged(number, "is another than the one after it names"));
+            return Err(damaged(number, ANOTHER));
         }
         if let Some(seen) = seen.filter(|seen| seen.number == number) {
             // What led to one that was seen was looked at then.

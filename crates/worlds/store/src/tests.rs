@@ -418,6 +418,7 @@ async fn a_generation_that_was_changed_is_refused() {
         objects.create(&key, text.as_bytes()).await.expect("written");
         let read = generation::newest(&objects, None).await;
         assert!(matches!(&read, Err(Flaw::Damaged { key: which, .. }) if *which == key), "{read:?}");
+        assert_eq!(sound(&objects).await, [3, 2, 1].map(|it| (it, it != number)), "the others can be used");
         // Also with a checksum that fits.
         let body = &text[64..];
         objects.delete(&key).await.expect("deleted");
@@ -425,7 +426,15 @@ async fn a_generation_that_was_changed_is_refused() {
         objects.create(&key, fits.as_bytes()).await.expect("written");
         let read = generation::newest(&objects, None).await;
         assert_eq!(read.is_err(), number < 3, "only the newest has nobody after it: {read:?}");
+        let told = sound(&objects).await;
+        assert_eq!(told.contains(&(number, false)), number < 3, "{told:?}");
     }
+}
+
+/// Returns the numbers of all generations, and whether each is what was written.
+async fn sound(objects: &dyn Objects) -> Vec<(u64, bool)> {
+    let all = generation::all(objects).await.expect("listed");
+    all.into_iter().map(|(number, kept)| (number, kept.is_ok())).collect()
 }
 
 #[tokio::test]
