@@ -196,8 +196,7 @@ fn secrets_that_cannot_be_read_keep_a_cluster_alive_unless_told_otherwise() {
         stops(&shown, 2, &["warning[ICH-2103]", "delete VM 2000"]);
         stops(&lab.run(&["--lab", "up", "--yes"]), 3, &["error[ICH-2103]"]);
     }
-    let refused = lab.run(&["--lab", "destroy", "--yes"]);
-    stops(&refused, 7, &["error[ICH-2135]", "its secrets cannot be read", "secrets restore"]);
+    stops(&lab.run(&["--lab", "destroy", "--yes"]), 7, &["error[ICH-2135]", "its secrets cannot be read"]);
     let gone = lab.run(&["--lab", "destroy", "--yes", "--without-secrets"]);
     stops(&gone, 0, &["warning[ICH-2103]", "the cluster's secrets, in .ichor/lab/a/secrets.yaml"]);
 }
