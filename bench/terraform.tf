@@ -1,5 +1,7 @@
 # The machines of a cluster as ichor makes them, for the bpg provider: an image on each host that has machines, and
-# VMs that import it. Tuned to be quick: no guest agent to wait for, and no shutdown before deleting.
+# VMs that import it. Tuned to be quick: no guest agent to wait for, no shutdown before deleting, and no look at the
+# length of an image that is there. An image of a killed run that Terraform does not know of is fetched again, which
+# would be an error else.
 
 terraform {
   required_providers {
@@ -13,11 +15,18 @@ variable "image" { type = string }
 variable "hosts" { type = list(string) }
 variable "control_planes" { type = number }
 variable "workers" { type = number }
+variable "numbers" {
+  description = "`named`: each VM has the number that is written here; `free`: Proxmox is asked for a free one."
+  type        = string
+  default     = "named"
+}
 
 provider "proxmox" {
   endpoint  = var.endpoint
   api_token = var.token
   insecure  = true
+
+  random_vm_ids = var.numbers == "free"
 }
 
 locals {
@@ -35,13 +44,16 @@ resource "proxmox_virtual_environment_download_file" "talos" {
   content_type = "import"
   file_name    = "talos-v1.13.9.qcow2"
   url          = var.image
+
+  overwrite           = false
+  overwrite_unmanaged = true
 }
 
 resource "proxmox_virtual_environment_vm" "machine" {
   for_each        = local.machines
   name            = each.key
   node_name       = each.value.host
-  vm_id           = each.value.vmid
+  vm_id           = var.numbers == "free" ? null : each.value.vmid
   machine         = "q35"
   bios            = "ovmf"
   scsi_hardware   = "virtio-scsi-single"

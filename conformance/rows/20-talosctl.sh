@@ -136,6 +136,55 @@ talosctl_validates_folder() {
     done < <(machine_configs "$2")
 }
 
+# What `talosctl gen` writes becomes ichor's own: the bundle, and the config of a control plane as people have it, with all
+# its comments. What is rendered with it then has the very keys, as Talos' own code and talosctl's configs tell.
+talosctl_output_is_imported() {
+    local judge source bundle configs inventory role ours
+    need_verb secrets import >/dev/null
+    judge=$(need_judge "$1")
+    real_talosctl "$1" gen secrets --output-file secrets.yaml
+    talosctl_gen_config "$1" plain --with-secrets secrets.yaml
+    # Without secrets talosctl makes some of its own; what is in no bundle file comes out of the config alone.
+    real_talosctl "$1" gen config demo https://10.0.0.20:6443 --output commented
+    "$judge" import-secrets commented/controlplane.yaml >commented.yaml
+    if "$judge" same secrets.yaml commented.yaml; then fail "talosctl makes the same secrets twice"; fi
+    for source in secrets.yaml=secrets.yaml=plain plain/controlplane.yaml=secrets.yaml=plain commented/controlplane.yaml=commented.yaml=commented; do
+        IFS== read -r source bundle configs <<<"$source"
+        inventory=$(own_copy "$REPOSITORY/examples/minimal")
+        ichor_secrets_import "$inventory" "$source" || fail "$source: $(grep -m 1 error "$WORK/stderr")"
+        ichor_secrets_export "$inventory" >exported.yaml
+        "$judge" same "$bundle" exported.yaml || fail "$source does not come back as it was"
+        ichor_render "$inventory" rendered
+        for role in controlplane worker; do
+            ours=$(machine_configs rendered | xargs grep -lE "^ +type: $role$" | head -n 1)
+            [ -n "$ours" ] || fail "no $role was rendered"
+            same_secrets "$bundle" "$configs/$role.yaml" "$ours" || fail "$source: a $role has other secrets than by talosctl: $(cat secrets.diff)"
+            [ "$role" = worker ] || "$judge" import-secrets "$ours" >back.yaml
+        done
+        "$judge" same "$bundle" back.yaml || fail "$source: what is rendered does not give the bundle back"
+        ichor_talosconfig "$inventory" >ichor-talosconfig
+        "$judge" handshake "$bundle" ichor-talosconfig >accepted.json || fail "$source: machines of talosctl refuse ichor: $(cat accepted.json)"
+        "$judge" handshake exported.yaml "$configs/talosconfig" >accepted.json || fail "$source: machines of ichor refuse talosctl: $(cat accepted.json)"
+        rm -rf "$inventory" rendered
+    done
+    # A worker's config has no key of any authority.
+    inventory=$(own_copy "$REPOSITORY/examples/minimal")
+    if ichor_secrets_import "$inventory" plain/worker.yaml 2>refusal.txt; then fail "the config of a worker was taken for a bundle"; fi
+    note "$(grep -cE '^ +[a-z0-9]+: .' secrets.yaml) secrets, of a bundle and of two configs; both clients are accepted"
+}
+
+# same_secrets BUNDLE THEIRS OURS: of the values of a bundle, both configs have the same.
+same_secrets() {
+    local config
+    for config in "$2" "$3"; do
+        sed -nE 's/^ *([a-z0-9]+): (.+)$/\1 \2/p' "$1" | while read -r name value; do
+            if grep -qF -- "$value" "$config"; then echo "$name ${value:0:8}"; fi
+        done >"secrets-of-$(basename "$(dirname "$config")").txt"
+    done
+    [ -s "secrets-of-$(basename "$(dirname "$2")").txt" ] &&
+        diff "secrets-of-$(basename "$(dirname "$2")").txt" "secrets-of-$(basename "$(dirname "$3")").txt" >secrets.diff
+}
+
 # One release in tier 1: each is a build of minutes. 1.14 needs a dependency that cannot be had (README.md).
 for minor in 12 13; do
     if [ "$minor" = 13 ]; then level=1; else level=2; fi
@@ -146,6 +195,7 @@ for minor in 12 13; do
     row "talosctl-1.$minor" real-handshake "$level" talosctl_handshake "$minor"
     row "talosctl-1.$minor" uses-ichor-secrets "$level" talosctl_uses_ichor_secrets "$minor"
     row "talosctl-1.$minor" uses-ichor-talosconfig "$level" talosctl_uses_ichor_talosconfig "$minor"
+    row "talosctl-1.$minor" ichor-imports-its-output "$level" talosctl_output_is_imported "$minor"
     row "talosctl-1.$minor" validates-ichor-examples "$level" talosctl_validates_examples "$minor"
     row "talosctl-1.$minor" validates-ichor-inventories "$level" inventories_talosctl "$minor"
 done

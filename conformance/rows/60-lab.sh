@@ -81,6 +81,44 @@ lab_console() {
     note "$("$python" -m pip list 2>/dev/null | sed -n 's/^websocket-client */websocket-client /p'): $(wc -l <claims.txt) claims; the key on the console is the machine's"
 }
 
+# What ichor sends to Proxmox is what the library that proxmoxer stands on would send.
+lab_forms() {
+    local python ichor network
+    ichor=$(need_verb up)
+    need_program openssl
+    python=$(need_proxmoxer)
+    open_lab
+    mkdir sent inventory
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout ear.key -out ear.crt -days 1 -subj /CN=ear 2>ear.log
+    "$python" -B "$LAB_CLIENTS/forms/listen.py" access.json ear.crt ear.key sent >ear.txt 2>>ear.log &
+    EAR=$!
+    # shellcheck disable=SC2064
+    trap "kill $LAB $EAR 2>/dev/null || true" EXIT
+    wait_for ear.txt '^port' "nobody listens: $(tail -n 1 ear.log)"
+    network=127.$((60 + RANDOM % 180)).$((RANDOM % 250))
+    cat >inventory/ichor.yaml <<TEXT
+cluster: {name: forms, talos: $LAB_TALOS, kubernetes: $LAB_KUBERNETES}
+proxmox:
+  endpoint: https://127.0.0.1:$(sed -n 's/^port //p' ear.txt)
+  token: {env: ICHOR_PVE_TOKEN}
+  tls: {sha256: "$(openssl x509 -in ear.crt -noout -fingerprint -sha256 | cut -d = -f 2)"}
+image: {factory: "$(access factory url)"}
+network: {cidr: $network.0/24, gateway: $network.1, dns: [$network.1, $network.2]}
+machines:
+  cp: {role: control-plane, count: 1, address: $network.11}
+  worker: {role: worker, count: 1, address: $network.21}
+TEXT
+    ICHOR_PVE_TOKEN=$(access pve token)
+    # Who is misunderstood does not get far; what was sent until then is judged all the same.
+    timeout 120 "$ichor" -f inventory up --yes >up.txt 2>&1 || touch misunderstood
+    [ -e misunderstood ] || timeout 120 "$ichor" -f inventory destroy --yes >destroy.txt 2>&1 || touch misunderstood
+    kill $EAR
+    "$python" -B "$LAB_CLIENTS/forms/judge.py" sent >verdict.txt 2>judge.log || fail "$(tail -n 1 judge.log)"
+    [ ! -e misunderstood ] || fail "ichor failed: $(grep -m 1 -hE 'error|stopped' up.txt destroy.txt)"
+    lab_still_stands
+    note "$("$python" -m pip list 2>/dev/null | sed -n 's/^requests  *\([0-9]\)/requests \1/p'): $(cat verdict.txt)"
+}
+
 # --- Terraform ---
 
 need_bpg() {
@@ -339,6 +377,7 @@ lab_transcripts() {
 # Tier 2 where a tool takes minutes to build, or a client waits for moments in the life of a machine.
 row lab proxmoxer 1 lab_proxmoxer
 row lab console 1 lab_console
+row lab forms 1 lab_forms
 row lab terraform-bpg 2 lab_terraform_bpg
 row lab terraform-talos 2 lab_terraform_talos
 row lab talosctl 2 lab_talosctl

@@ -7,6 +7,8 @@ at the end must be that of the rounds that ended well: no more, no less. Every 2
 while it holds the lock. Prints what it saw, and ends with 1 at the first thing that is wrong.
 """
 
+import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -44,8 +46,57 @@ def free_port():
         return listener.getsockname()[1]
 
 
+class OneWriteAtATime(http.server.BaseHTTPRequestHandler):
+    """Passes everything on to the server as it is, writes one after the other.
+
+    S3 promises that of two conditional writes at once one is refused. This server looks first and writes then, and lets
+    both through if they come at the same moment.
+    """
+
+    protocol_version = "HTTP/1.1"
+    writing = threading.Lock()
+    server_port = None
+
+    def pass_on(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        inner = http.client.HTTPConnection("127.0.0.1", self.server_port, timeout=60)
+        inner.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            inner.putheader(name, value)
+        inner.endheaders(body)
+        answer = inner.getresponse()
+        content = answer.read()
+        inner.close()
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                self.send_header(name, value)
+        self.send_header("content-length", answer.getheader("content-length", "0") if self.command == "HEAD" else str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def write(self):
+        with self.writing:
+            self.pass_on()
+
+    do_GET = do_HEAD = do_POST = pass_on
+    do_PUT = do_DELETE = write
+
+    def log_message(self, *_):
+        pass
+
+
+def front(port):
+    """Starts it before a server, and returns its port."""
+    handler = type("Front", (OneWriteAtATime,), {"server_port": port})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_address[1]
+
+
 def serve(server, work):
-    """Starts the server, and returns it with its port once it answers."""
+    """Starts the server, and returns it with the port of the front before it once it answers."""
     data = work / "data"
     (data / BUCKET).mkdir(parents=True)
     port = free_port()
@@ -57,7 +108,7 @@ def serve(server, work):
             wrong("the S3 server ended at once: " + (work / "server.log").read_text(errors="replace")[-200:])
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
-            return process, port
+            return process, front(port)
         except OSError:
             time.sleep(0.1)
     process.kill()

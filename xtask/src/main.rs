@@ -1,6 +1,6 @@
 //! Chores of this repository: `cargo xtask generate` writes the files that are made from code, and
 //! `cargo xtask generate --check` says which of them are stale. `cargo xtask replay DIR` replays recorded calls of
-//! the Proxmox API against the lab.
+//! the Proxmox API against the lab. `cargo xtask conformance` is `conformance/run`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -9,7 +9,11 @@ mod inventory_reference;
 mod pictures;
 mod replay;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
 
 use clap::{Parser, Subcommand};
 
@@ -40,6 +44,13 @@ enum Chore {
         #[arg(long, default_value_t = 0.0)]
         at_least: f64,
     },
+    /// Let real third-party code judge ichor: `conformance/run`, with its arguments.
+    #[command(disable_help_flag = true)]
+    Conformance {
+        /// What `conformance/run --help` lists.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -53,6 +64,19 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Chore::Conformance { arguments } => conformance(&arguments),
+    }
+}
+
+/// Runs the judges, and ends as they do.
+fn conformance(arguments: &[OsString]) -> ExitCode {
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/run");
+    match Command::new(&run).args(arguments).status() {
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("error: {}: {error}", run.display());
+            ExitCode::FAILURE
+        }
     }
 }
 
