@@ -31,6 +31,8 @@ const MAX_ENTRIES: usize = 10_000;
 const PIECE: usize = 64 << 10;
 /// A boot id is a uuid.
 const MAX_BOOT_ID: usize = 128;
+/// So much may be around the content of a file: frames, and fields that are not read.
+const MAX_WRAPPING: usize = 64 << 10;
 
 /// A client of one machine.
 #[derive(Debug)]
@@ -116,7 +118,8 @@ impl Talos {
         let mut answer = self.open(&api::read_file(path)).await?;
         let mut content = Vec::new();
         while let Some(piece) = answer.next().await? {
-            if content.len() + piece.len() > limit {
+            // Messages without content would go on for ever.
+            if content.len() + piece.len() > limit || answer.received > limit + MAX_WRAPPING {
                 return Err(answer.nonsense(&format!("the file has more than {limit} bytes")));
             }
             content.extend_from_slice(&piece);
@@ -127,8 +130,12 @@ impl Talos {
     /// Takes a snapshot of etcd, and returns how many bytes it has.
     pub async fn etcd_snapshot(&self, to: &mut (impl AsyncWrite + Unpin)) -> Result<u64, Error> {
         let mut answer = self.open(&api::etcd_snapshot()).await?;
-        let mut length: u64 = 0;
+        let (mut length, mut empty): (u64, usize) = (0, 0);
         while let Some(piece) = answer.next().await? {
+            empty += usize::from(piece.is_empty());
+            if empty > MAX_ENTRIES {
+                return Err(answer.nonsense("it has no end"));
+            }
             to.write_all(&piece).await.map_err(|error| answer.local(&error))?;
             length += piece.len() as u64;
         }

@@ -382,6 +382,14 @@ async fn streams_without_end_are_cut() {
     assert!(is_nonsense(&answer), "{answer:?}");
     let file = client(&server).read_file("/x", 100).await;
     assert!(is_nonsense(&file), "{file:?}");
+    // Nor do messages in which there is nothing.
+    let server = Hostile::answering(move |_, mut respond| async move {
+        flood(respond.send_response(grpc(), false).expect("headers"), framed(&[])).await;
+    });
+    let file = client(&server).read_file("/x", 100).await;
+    assert!(is_nonsense(&file), "{file:?}");
+    let snapshot = client(&server).etcd_snapshot(&mut Vec::new()).await;
+    assert!(is_nonsense(&snapshot), "{snapshot:?}");
     assert!(began.elapsed() < Duration::from_mins(1));
 }
 
