@@ -161,18 +161,23 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Takes the cluster's name for proof that VMs are its own, whatever secrets they were made with.
+    /// Takes the cluster's name for proof that VMs under its numbers are its own, whatever secrets they were made with.
     #[must_use]
     pub const fn by_name(mut self) -> Self {
         self.by_name = true;
         self
     }
 
-    /// Returns what stamps say of the cluster.
+    /// Returns what stamps of the cluster say.
     pub(crate) fn claim(&self) -> Claim<'_> {
-        let secrets = self.secrets.filter(|_| !self.by_name);
-        let secrets = secrets.map(|bundle| SecretsPrint::of(&bundle.cluster_id));
+        let secrets = self.secrets.map(|bundle| SecretsPrint::of(&bundle.cluster_id));
         Claim { cluster: &self.desired.cluster.id, secrets }
+    }
+
+    /// Returns what the stamp of a VM under one of the cluster's numbers has to say.
+    pub(crate) fn claim_to_own(&self) -> Claim<'_> {
+        let claim = self.claim();
+        Claim { secrets: claim.secrets.filter(|_| !self.by_name), ..claim }
     }
 
     /// Draws up the machine config of a machine.

@@ -22,6 +22,8 @@ const MAX_NAMES: usize = 1000;
 /// How secrets are brought back.
 const RESTORE: &str = "bring them back:\n    ichor secrets restore";
 
+const RESTORE_WITH_KEY: &str = "no key of yours opens them; get one that does, name its file with `SOPS_AGE_KEY_FILE`, and bring them back:\n    ichor secrets restore";
+
 /// A generation, as far as the cluster's secrets are concerned.
 #[derive(Debug)]
 pub struct Past {
@@ -108,6 +110,14 @@ impl Past {
         }
     }
 
+    /// Says how its secrets are brought back; a command stands on a line of its own.
+    pub const fn way_back(&self) -> &'static str {
+        match self.secrets {
+            Secrets::Closed => RESTORE_WITH_KEY,
+            _ => RESTORE,
+        }
+    }
+
     /// Says what it has.
     pub fn says(&self) -> String {
         let what = match (&self.written, &self.secrets) {
@@ -139,7 +149,8 @@ fn secrets_of(system: &dyn System, store: &Store, generation: &Generation) -> Se
     }
 }
 
-/// Returns the newest generation of a store in a directory that has the cluster's secrets.
+/// Returns the newest generation of a store in a directory that has the cluster's secrets: whole ones, or else some that
+/// no key here opens.
 pub fn newest(system: &dyn System, store: &Store) -> Option<Past> {
     if store.shared().is_some() {
         return None;
@@ -151,10 +162,16 @@ pub fn newest(system: &dyn System, store: &Store) -> Option<Past> {
     numbers.sort_unstable();
     let all =
         numbers.into_iter().rev().filter_map(|number| Some((number, read(system, &directory, number)?)));
-    generation::linked(all.collect())
-        .into_iter()
-        .map(|kept| Past::of(system, store, kept))
-        .find(|past| past.secrets.sound().is_some())
+    let mut closed = None;
+    for kept in generation::linked(all.collect()) {
+        let past = Past::of(system, store, kept);
+        match past.secrets {
+            Secrets::Sound(_) => return Some(past),
+            Secrets::Closed => closed = closed.or(Some(past)),
+            Secrets::None | Secrets::Damaged => {}
+        }
+    }
+    closed
 }
 
 fn read(system: &dyn System, directory: &Path, number: u64) -> Option<Result<Generation, generation::Flaw>> {
@@ -175,7 +192,7 @@ pub fn missing(system: &dyn System, store: &Store) -> Finding {
         Some(past) => Finding::error(Code::NO_SECRETS, None, "the cluster's secrets are gone")
             .because(looked)
             .because(format!("{} has them", past.named()))
-            .remedy(RESTORE),
+            .remedy(past.way_back()),
     }
 }
 
@@ -192,7 +209,7 @@ pub fn in_the_way(system: &dyn System, store: &Store) -> Option<Finding> {
         Finding::error(Code::SECRETS_EXIST, None, message)
             .because(format!("{} has them, in `{}`", past.named(), store.file(PREFIX).display()))
             .because("machines that run with them accept nothing that is made from others")
-            .remedy(format!("{RESTORE}\n{}", moved_away(store.directory()))),
+            .remedy(format!("{}\n{}", past.way_back(), moved_away(store.directory()))),
     )
 }
 
@@ -206,7 +223,7 @@ pub fn lead_back(system: &dyn System, store: &Store, halt: Halt) -> Halt {
     if let Some(first) = findings.first_mut() {
         let other = first.remedy.take().map(|remedy| format!("\nor {remedy}")).unwrap_or_default();
         first.notes.push(format!("{} has the cluster's secrets", past.named()));
-        first.remedy = Some(format!("{RESTORE}{other}"));
+        first.remedy = Some(format!("{}{other}", past.way_back()));
     }
     Halt { findings: Findings::from_iter(findings), ..halt }
 }

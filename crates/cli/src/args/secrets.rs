@@ -101,7 +101,7 @@ pub enum SecretsVerb {
     Import(Import),
     /// Brings back secrets that got lost or damaged, out of a generation of the store.
     ///
-    /// The store keeps what must not be lost as it was after each of the last ten changes. What is in the place of the
+    /// The store keeps what must not be lost as it was after each of the last ten runs that are in its trail. What is in the place of the
     /// secrets now stays beside them, under a name that ends with `.old`.
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(Restore),

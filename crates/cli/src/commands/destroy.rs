@@ -86,7 +86,7 @@ fn act(
     confirm(stage, &plan, &stays, asked, terminal)?;
     let ending = run::carry_out(stage, &goal, &plan, asked, terminal)?;
     let exit = ending.exit();
-    let mut document = ending.document(asked.verb, stage.site.name());
+    let mut document = ending.document(asked, stage.site.name());
     document["gone"] = (exit == Exit::Done).into();
     document["stays"] = stays.document();
     Ok(((exit, document), findings))
@@ -117,7 +117,7 @@ fn unproven(stage: &Stage<'_>, plan: &ClusterPlan) -> Option<Finding> {
     let name = stage.site.name();
     let namesakes = namesakes(stage);
     let deletes = plan.steps().iter().any(|step| matches!(step.action, Action::DeleteVm { .. }));
-    let (message, why) = if !namesakes.is_empty() {
+    let (message, why) = if !namesakes.is_empty() && !deletes {
         let vms = text::list_some(&namesakes, text::MAX_NAMES);
         (format!("{vms} of a cluster `{name}` were made with other secrets than are here"), STAMPED.into())
     } else if !deletes {
@@ -134,19 +134,12 @@ fn unproven(stage: &Stage<'_>, plan: &ClusterPlan) -> Option<Finding> {
         };
         (format!("there are VMs of a cluster `{name}`, and its secrets {where_}"), why)
     };
-    let past = past::newest(&OperatingSystem, stage.store).filter(|_| stage.bundle.is_none());
-    let here = past.map_or_else(
-        || {
-            "run it where the cluster's secrets are, or bring them here:\n    ichor secrets import FILE"
-                .to_owned()
-        },
-        |past| {
-            format!(
-                "{} has secrets of the cluster; bring them back:\n    ichor secrets restore",
-                past.named()
-            )
-        },
-    );
+    let here = match past::newest(&OperatingSystem, stage.store) {
+        _ if stage.bundle.is_some() => "run it where the secrets of these VMs are".to_owned(),
+        Some(past) => format!("{} has secrets of the cluster; {}", past.named(), past.way_back()),
+        None => "run it where the cluster's secrets are, or bring them here:\n    ichor secrets import FILE"
+            .to_owned(),
+    };
     let remedy = format!(
         "{here}\nif they are gone for good, and these VMs are to go:\n    ichor destroy --without-secrets"
     );

@@ -83,10 +83,7 @@ pub fn run(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     })?;
     match examined {
         Gate::Closed(exit) => Ok(exit),
-        Gate::Open((text, document, exit)) => {
-            session.show(|| text, || vec![document])?;
-            Ok(exit)
-        }
+        Gate::Open((text, document, exit)) => session.end(exit, || text, || vec![document]),
     }
 }
 

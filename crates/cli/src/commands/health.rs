@@ -39,10 +39,7 @@ pub fn run(args: &Health, global: &Global, terminal: &Terminal) -> Result<Exit, 
     })?;
     match checked {
         Gate::Closed(exit) => Ok(exit),
-        Gate::Open((session, (text, document, exit))) => {
-            session.show(|| text, || vec![document])?;
-            Ok(exit)
-        }
+        Gate::Open((session, (text, document, exit))) => session.end(exit, || text, || vec![document]),
     }
 }
 

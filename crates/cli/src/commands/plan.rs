@@ -89,8 +89,8 @@ fn live_plan(args: &Plan, global: &Global, terminal: &Terminal) -> Result<Exit, 
     match planned {
         Gate::Closed(exit) => Ok(exit),
         Gate::Open((session, (text, document, done))) => {
-            session.show(|| text, || vec![document])?;
-            Ok(if done { Exit::Done } else { Exit::ChangesPending })
+            let exit = if done { Exit::Done } else { Exit::ChangesPending };
+            session.end(exit, || text, || vec![document])
         }
     }
 }

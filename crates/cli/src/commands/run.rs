@@ -65,6 +65,11 @@ impl Asked {
         ))
     }
 
+    /// Returns the command that goes on, asking no more than this one did.
+    fn again(&self) -> String {
+        format!("ichor {}{}", self.verb, if self.yes { " --yes" } else { "" })
+    }
+
     /// Asks, unless that was answered before.
     pub fn confirmed(&self, question: &str, answer: &str) -> bool {
         if self.yes {
@@ -103,7 +108,7 @@ impl Ending {
     }
 
     /// Returns how it ended, for programs.
-    pub fn document(&self, verb: &str, cluster: &str) -> Value {
+    pub fn document(&self, asked: &Asked, cluster: &str) -> Value {
         let nothing = RunReport::default();
         let exit = self.exit();
         json!({
@@ -114,7 +119,7 @@ impl Ending {
             "exit": exit.meaning(),
             "counts": run_report::counts(self.report.as_ref().unwrap_or(&nothing)),
             "trouble": run_report::trouble(self.report.as_ref().unwrap_or(&nothing)),
-            "next": (exit != Exit::Done).then(|| format!("ichor {verb}")),
+            "next": (exit != Exit::Done).then(|| asked.again()),
         })
     }
 }
@@ -260,6 +265,15 @@ const fn word(outcome: &Outcome) -> &'static str {
     }
 }
 
+/// Whether the signal of a terminal that is closed was ignored when the program began. Only Linux tells without ado.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // SIGHUP is the first signal.
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
 /// Asks to end: Ctrl-C, and what a service or CI sends before it kills.
 struct Stop {
     #[cfg(unix)]
@@ -273,10 +287,9 @@ impl Stop {
             #[cfg(unix)]
             signals: {
                 use tokio::signal::unix::{SignalKind, signal};
-                // A terminal that is closed must not cut a run off, either.
-                let both =
-                    signal(SignalKind::terminate()).and_then(|one| Ok([one, signal(SignalKind::hangup())?]));
-                both.ok()
+                // A terminal that is closed must not cut a run off, either. Whoever says `nohup` wants it to go on.
+                let hangup = if ignores_hangup() { SignalKind::terminate() } else { SignalKind::hangup() };
+                signal(SignalKind::terminate()).and_then(|one| Ok([one, signal(hangup)?])).ok()
             },
         }
     }

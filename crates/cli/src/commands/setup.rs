@@ -72,10 +72,7 @@ pub fn run(args: &Args, global: &Global, terminal: &Terminal) -> Result<Exit, Fa
     })?;
     match made {
         Gate::Closed(exit) => Ok(exit),
-        Gate::Open(ended) => {
-            session.show(|| ended.text(), || vec![ended.document()])?;
-            Ok(ended.exit)
-        }
+        Gate::Open(ended) => session.end(ended.exit, || ended.text(), || vec![ended.document()]),
     }
 }
 

@@ -143,15 +143,21 @@ fn carry_out(
         Some(bundle) if exit == Exit::Done => write_access(stage, bundle)?,
         _ => None,
     };
-    Ok(((exit, show(stage, &ending, access.as_ref(), terminal)), left))
+    Ok(((exit, show(stage, asked, &ending, access.as_ref(), terminal)), left))
 }
 
 /// Shows the cluster that was made, and where access to it is. People who were told what went wrong see that alone.
-fn show(stage: &Stage<'_>, ending: &Ending, access: Option<&Access>, terminal: &Terminal) -> Shown {
+fn show(
+    stage: &Stage<'_>,
+    asked: &Asked,
+    ending: &Ending,
+    access: Option<&Access>,
+    terminal: &Terminal,
+) -> Shown {
     let exit = ending.exit();
     let status = Status::new(&stage.live.with_leases(), &ending.observed);
     let path = |of: fn(&Access) -> &PathBuf| access.map(|access| envelope::path(of(access)));
-    let mut document = ending.document("up", stage.site.name());
+    let mut document = ending.document(asked, stage.site.name());
     document["status"] = status.document();
     document["kubeconfig"] = path(|access| &access.kubeconfig).into();
     document["talosconfig"] = path(|access| &access.talosconfig).into();

@@ -19,7 +19,7 @@ pub fn new_text(made: &New) -> String {
     format!(
         "{} the secrets of the cluster, in {path}\n{}\
          machine configs keep the shape of contract {contract}, also when Talos is upgraded\n\
-         Nothing can bring {path} back: make a backup.\n",
+         Whoever loses {path} and the store beside it loses the cluster: make a backup.\n",
         text::good("made"),
         chosen_text(made.chosen.as_ref()),
     )

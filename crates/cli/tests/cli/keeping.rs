@@ -177,6 +177,15 @@ fn an_inventory_of_the_same_name_deletes_nothing_without_its_secrets() {
     };
     assert_eq!(double(&["secrets", "new"]).code, 0);
     stops(&double(&["destroy", "--yes"]), 7, &["ICH-2135", "made with other secrets than are here"]);
+    // The name counts for its own numbers alone.
+    lab.write("part/ichor.yaml", whole("a").replace("count: 3", "count: 1"));
+    let part = |words: &[&str]| {
+        lab.run(&[&["--lab", "--lab-state", &state, "-f", "part/ichor.yaml"], words].concat())
+    };
+    assert_eq!(part(&["secrets", "new"]).code, 0);
+    let shown = part(&["destroy", "--dry-run", "--without-secrets"]);
+    stops(&shown, 2, &["delete VM 2000"]);
+    assert!(!shown.stderr.contains("delete VM 2001"), "{}", shown.stderr);
     lab.write("double/.ichor/lab/a/secrets.yaml", "");
     stops(&double(&["destroy", "--yes"]), 7, &["ICH-2135", "its secrets cannot be read"]);
     let there = lab.run(&["--lab", "plan"]);

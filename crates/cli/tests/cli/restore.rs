@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Lab, lab_with_secrets, whole};
+use super::{Lab, Outcome, lab_with_secrets, whole};
 
 const BUNDLE: &str = ".ichor/a/secrets.sops.yaml";
 
@@ -63,4 +63,23 @@ fn an_import_takes_the_place_of_a_file_that_is_no_bundle() {
     assert_eq!(imported.code, 0, "{}", imported.stderr);
     assert!(imported.stdout.contains("what was there before is in .ichor/a/secrets.sops.yaml.old"));
     assert_eq!(lab.run(&["secrets", "show"]).code, 0);
+}
+
+#[test]
+fn secrets_that_only_others_can_open_are_not_replaced() {
+    let lab = lab_with_secrets(&whole("a"));
+    fs::remove_file(lab.path(BUNDLE)).expect("removed");
+    fs::create_dir(lab.path("home-of-another")).expect("a home");
+    let stops = |words: &[&str], code: i32, saying: &[&str]| {
+        let outcome = Outcome::of(lab.command(words).env("HOME", lab.path("home-of-another")));
+        assert_eq!(outcome.code, code, "{words:?}: {}", outcome.stderr);
+        for text in saying {
+            assert!(outcome.stderr.contains(text), "{words:?}: {text} is not in\n{}", outcome.stderr);
+        }
+    };
+    let key = ["no key of yours opens them", "    ichor secrets restore\n"];
+    stops(&["secrets", "show"], 3, &["ICH-2101", key[0], key[1]]);
+    stops(&["secrets", "new"], 7, &["ICH-2102", key[0], key[1]]);
+    stops(&["secrets", "restore"], 3, &["ICH-2136", key[0]]);
+    assert_eq!(lab.run(&["secrets", "restore"]).code, 0);
 }

@@ -19,7 +19,7 @@ fn new_secrets_are_kept_once_and_to_their_owner() {
     made an age identity for you, in ~/.config/sops/age/keys.txt
     Without it nobody can open what is encrypted to you: make a backup of it too, and keep it to yourself.
     machine configs keep the shape of contract 1.13, also when Talos is upgraded
-    Nothing can bring .ichor/a/secrets.sops.yaml back: make a backup.
+    Whoever loses .ichor/a/secrets.sops.yaml and the store beside it loses the cluster: make a backup.
     ");
     #[cfg(unix)]
     for (path, wanted) in [(".ichor", 0o700), (".ichor/a", 0o700), (".ichor/a/secrets.sops.yaml", 0o600)] {

@@ -122,6 +122,9 @@ fn programs_get_one_document_or_events_that_end_with_a_result() {
         last
     };
     let planned = result(&["--dry-run"], 2);
+    let plan = lab.run(&["--lab", "plan", "-o", "json"]);
+    let document: Value = serde_json::from_str(&plan.stdout).expect("a document");
+    assert_eq!((&document["exit_code"], plan.code), (&json!(2), 2), "{document}");
     assert_eq!(planned["empty"], false, "{planned}");
     let stopped = result(&["--yes", "--only", "nobody"], 3);
     assert_eq!(stopped["errors"], 1, "{stopped}");
@@ -144,7 +147,11 @@ fn programs_get_one_document_or_events_that_end_with_a_result() {
     let faults = |plan: &str| assert_eq!(lab.run(&["lab", "faults", "--state", &state, plan]).code, 0);
     faults("denied.json");
     let broken = up(6);
-    assert_eq!((&broken["done"], &broken["next"]), (&json!(false), &json!("ichor --lab up")), "{broken}");
+    assert_eq!(
+        (&broken["done"], &broken["next"]),
+        (&json!(false), &json!("ichor --lab up --yes")),
+        "{broken}"
+    );
     let trouble = broken["trouble"].as_array().expect("a list");
     let why = trouble.first().and_then(|step| step["message"].as_str()).expect("a reason");
     assert!(why.contains("Permission check failed"), "{why}");

@@ -101,7 +101,7 @@ fn somebody_else(owner: &Owner) -> Option<String> {
 }
 
 const FOREIGN_REMEDY: &str = "choose another `vmid` for the machine; the VM is left as it is";
-const NAMESAKE_REMEDY: &str = "if it is to be this one's, bring the secrets here that it was made with:\n    ichor secrets import FILE\notherwise give this cluster a `cluster.name` and VMIDs of its own; the VM is left as it is";
+const NAMESAKE_REMEDY: &str = "if it is to be this one's, run this where the secrets are that it was made with; otherwise give this cluster a `cluster.name` and VMIDs of its own. The VM is left as it is";
 
 fn other_vm(observed: &Observed, machine: &Machine) -> Option<Finding> {
     let vmid = machine.vmid;

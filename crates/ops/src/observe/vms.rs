@@ -245,7 +245,7 @@ impl Live<'_> {
 
     /// Says whose the VM under a machine's number is.
     pub(crate) fn whose(&self, machine: &Machine, config: &VmConfig) -> Whose {
-        whose(self.claim(), machine, machine.vmid, config)
+        whose(self.claim_to_own(), machine, machine.vmid, config)
     }
 
     /// Whether a VM belongs to this cluster, by what it says of itself.

@@ -40,10 +40,7 @@ pub fn lost(system: &dyn System, store: &Store, observed: &Observed) -> Option<F
 /// Leads to where the secrets are. That the machines have to go is nobody's first thought: `ichor explain` has it.
 fn remedy(past: Option<&Past>, elsewhere: &[PathBuf]) -> String {
     if let Some(past) = past {
-        return format!(
-            "{} has secrets of the cluster; bring them back:\n    ichor secrets restore",
-            past.named()
-        );
+        return format!("{} has secrets of the cluster; {}", past.named(), past.way_back());
     }
     match elsewhere {
         [] => "bring the secrets here, from the store that the cluster had before, from whoever made it, from a backup, or from the machine config of a control plane:\n    ichor secrets import FILE".to_owned(),

@@ -13,7 +13,7 @@ use crate::{
     Halt, Site, System,
     bundle::{self, Present},
     halt::only,
-    past::{Past, Sound},
+    past::{Past, Secrets, Sound},
     shared::Fingerprint,
     store::{NextRecord, Store},
 };
@@ -105,6 +105,9 @@ fn none(all: &[Past], wanted: Option<u64>, store: &Store) -> Finding {
     if all.iter().any(|past| past.secrets.sound().is_some()) {
         return finding
             .remedy("choose another one, or the newest whose secrets are whole:\n    ichor secrets restore");
+    }
+    if let Some(closed) = all.iter().find(|past| matches!(past.secrets, Secrets::Closed)) {
+        return finding.remedy(closed.way_back());
     }
     let place = match store.shared() {
         Some(address) => address.to_string(),
