@@ -277,34 +277,43 @@ fn ignores_hangup() -> bool {
 /// Asks to end: Ctrl-C, and what a service or CI sends before it kills.
 struct Stop {
     #[cfg(unix)]
-    signals: Option<[tokio::signal::unix::Signal; 2]>,
+    terminate: Option<tokio::signal::unix::Signal>,
+    #[cfg(unix)]
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 impl Stop {
     /// Must be called within a runtime.
     fn listen() -> Self {
-        Self {
-            #[cfg(unix)]
-            signals: {
-                use tokio::signal::unix::{SignalKind, signal};
-                // A terminal that is closed must not cut a run off, either. Whoever says `nohup` wants it to go on.
-                let hangup = if ignores_hangup() { SignalKind::terminate() } else { SignalKind::hangup() };
-                signal(SignalKind::terminate()).and_then(|one| Ok([one, signal(hangup)?])).ok()
-            },
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            // A terminal that is closed must not cut a run off, either. Whoever says `nohup` wants it to go on.
+            let hangup = if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() };
+            Self { terminate: signal(SignalKind::terminate()).ok(), hangup }
         }
+        #[cfg(not(unix))]
+        Self {}
     }
 
     /// Waits until the run is asked to end.
     async fn asked(&mut self) {
         #[cfg(unix)]
-        if let Some([terminate, hangup]) = &mut self.signals {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
-            }
-            return;
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            () = arrives(self.terminate.as_mut()) => {}
+            () = arrives(self.hangup.as_mut()) => {}
         }
+        #[cfg(not(unix))]
         let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+/// Waits for a signal; one that is not listened to never comes.
+#[cfg(unix)]
+async fn arrives(signal: Option<&mut tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
     }
 }
