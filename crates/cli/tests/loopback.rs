@@ -161,7 +161,7 @@ fn a_cluster_comes_up_over_sockets_and_survives_kills() {
     assert_eq!(served.machines(), ["2000", "3000"]);
     assert_eq!(served.bootstraps(), 1);
     assert!(served.run(&["plan"]).status.success(), "the plan is not empty");
-    assert!(served.run(&["health"]).status.success());
+    assert!(served.run(&["health", "--wait", "1m"]).status.success());
     served.kill_after(&["destroy", "--yes", "--all"], Duration::from_millis(400));
     served.succeed(&["destroy", "--yes", "--all"]);
     assert!(served.machines().is_empty());

@@ -386,7 +386,7 @@ const REHEARSED: [(&str, &[&str]); 9] = [
     ("plan", &["--lab", "--out", "plan.json"]),
     ("up", &["--lab", "plan.json"]),
     ("status", &["--lab"]),
-    ("health", &["--lab", "-o", "json"]),
+    ("health", &["--lab", "-o", "json", "--wait", "1m"]),
     ("kubeconfig", &["--lab", "--out", "lab-k"]),
     ("talosconfig", &["--lab", "--out", "lab-t"]),
     ("man", &["pages"]),
