@@ -89,6 +89,8 @@ class Site:
         self.pve = json.loads(pathlib.Path(access).read_text())["pve"]
         self.rootfs, self.folder, self.network = pathlib.Path(rootfs), pathlib.Path(folder), network
         self.nodes = {}
+        # Of VMs that are off.
+        self.off = {}
         # The lab's certificate is its own; it is on the loopback of this namespace.
         self.trust = ssl._create_unverified_context()
 
@@ -102,11 +104,17 @@ class Site:
         for vmid in [vmid for vmid in self.nodes if machines.get(vmid, {}).get("status") != "running"]:
             node = self.nodes.pop(vmid)
             node.end()
-            if vmid not in machines:
-                shutil.rmtree(node.folder)
+            self.off[vmid] = node
             print("ended", node.name, flush=True)
+        for vmid in [vmid for vmid in self.off if vmid not in machines]:
+            node = self.off.pop(vmid)
+            shutil.rmtree(node.folder)
+            # What it said is not what another machine of its name says.
+            (self.folder / f"{node.name}.log").rename(self.folder / f"{node.name}.before.log")
+            print("deleted", node.name, flush=True)
         for vmid, vm in machines.items():
             if vm["status"] == "running" and vmid not in self.nodes:
+                self.off.pop(vmid, None)
                 config = self.ask(f"/nodes/{vm['node']}/qemu/{vmid}/config")
                 address = re.search(r"ip=([0-9.]+)/", config["ipconfig0"]).group(1)
                 self.nodes[vmid] = Node(self, vmid, vm["name"], address)

@@ -214,17 +214,19 @@ call() {
     at_site "$caller" "$@" >>claims.txt 2>call.log || fail "$1, after $(wc -l <claims.txt) claims: $(tail -n 1 call.log)"
 }
 
+# site_task METHOD PATH [PARAMETER...]: a task of the lab's Proxmox, which is reached from the site alone.
+site_task() {
+    curl() { at_site curl "$@"; }
+    pve_task "$@"
+    unset -f curl
+}
+
 # switch_on NAME LAST: makes a VM in the lab's Proxmox, and waits for the key of the machine in it, which KEY is then.
 switch_on() {
     local hosts=/nodes/pve1/qemu
-    # What an earlier machine of this name said is not what this one says.
-    [ ! -e "nodes/$1.log" ] || mv "nodes/$1.log" "nodes/$1.before.log"
-    # The lab is reached from the site alone.
-    curl() { at_site curl "$@"; }
-    pve_task POST $hosts vmid="90$2" name="$1" memory=4096 cores=2 net0=virtio,bridge=vmbr0 ide2=local-lvm:cloudinit \
+    site_task POST $hosts vmid="90$2" name="$1" memory=4096 cores=2 net0=virtio,bridge=vmbr0 ide2=local-lvm:cloudinit \
         ipconfig0="ip=$SITE_NETWORK.$2/24,gw=$SITE_NETWORK.1"
-    pve_task POST "$hosts/90$2/status/start"
-    unset -f curl
+    site_task POST "$hosts/90$2/status/start"
     wait_for "nodes/$1.log" 'server certificate issued' "$1 shows no key"
     KEY=$(sed -n 's/.*server certificate issued.*"fingerprint": "\([^"]*\)".*/\1/p' "nodes/$1.log" | tail -n 1)
 }
@@ -318,9 +320,7 @@ node_grows() {
     grep -q 'etcd 3/3, nodes 4/4 ready' status.txt || fail "\`status\` sees something else: $(grep -m 1 etcd status.txt)"
 
     read -r vmid host < <(awk '$1 == "cp-3" { print $3, $4 }' status.txt)
-    curl() { at_site curl "$@"; }
-    pve_task POST "/nodes/$host/qemu/$vmid/status/stop"
-    unset -f curl
+    site_task POST "/nodes/$host/qemu/$vmid/status/stop"
     wait_for site.txt '^ended cp-3' "the machine did not lose its power"
     if real health >lost.txt 2>&1; then fail "\`health\` misses nothing"; fi
     grep -q 'cp-3' lost.txt || fail "\`health\` does not name the machine that is off"
@@ -334,17 +334,50 @@ node_grows() {
     note "Talos $LAB_TALOS: killed and resumed, 1 to 3+1 machines, power lost and back: $(grep -o 'etcd.*ready' status.txt)"
 }
 
-# After the loss of everything but the secrets and a snapshot.
+# lose NAME: deletes the VM of a machine behind ichor's back.
+lose() {
+    local vmid host
+    read -r vmid host < <(awk -v name="$1" '$1 == name { print $3, $4 }' status.txt)
+    site_task POST "/nodes/$host/qemu/$vmid/status/stop"
+    site_task DELETE "/nodes/$host/qemu/$vmid"
+    wait_for site.txt "^deleted $1" "the machine does not end"
+}
+
+# replace_control_plane NAME OTHER LAST: a control plane is lost with its VM. While OTHER does not answer either, its vote
+# must not go; then `up` takes it out of etcd and makes another machine.
+replace_control_plane() {
+    local began
+    began=$(grep -c '^began' site.txt)
+    lose "$1"
+    at_site ip route add unreachable "$SITE_NETWORK.$3"
+    if real up --yes >refused.txt 2>&1; then fail "\`up\` went on though etcd could not do without the vote"; fi
+    at_site ip route del unreachable "$SITE_NETWORK.$3"
+    grep -q 'ICH-3125' refused.txt && grep -q "1 of the 2 voters that would be left answer, and 2 are needed; silent: .$2" refused.txt ||
+        fail "the quorum is not why \`up\` refuses: $(grep -m 1 error refused.txt)"
+    [ "$(grep -c '^began' site.txt)" -eq "$began" ] || fail "a machine was begun"
+    real status >lost.txt 2>&1 || true
+    grep -q "stale member of etcd: $1" lost.txt || fail "the vote of $1 is gone: $(grep -m 1 etcd lost.txt)"
+    real up --yes >replaced.txt 2>&1 || fail "replacing $1: $(grep -m 1 -E 'error|stopped' replaced.txt)"
+    grep -q 'take the vote of the lost machine out of etcd.*: done' replaced.txt || fail "the old vote of $1 was not taken out by \`up\`"
+    [ "$(grep -c '^began' site.txt)" -eq $((began + 1)) ] || fail "not one machine was begun"
+    nodes_ready 3
+    real status >status.txt 2>&1
+    grep -q 'etcd 3/3, nodes 3/3 ready' status.txt || fail "\`status\` sees something else: $(grep -m 1 etcd status.txt)"
+    healthy
+}
+
+# After the loss of a control plane, and then of everything but the secrets and a snapshot.
 node_restore() {
     node_cluster 3
+    replace_control_plane cp-3 cp-2 12
     call remove "$SITE_NETWORK.11" ours cp-3
     real destroy --yes >destroy.txt 2>&1 || fail "\`destroy\`: $(grep -m 1 error destroy.txt)"
-    wait_for site.txt '^ended cp-1' "the nodes did not end"
+    wait_for site.txt '^deleted cp-1' "the nodes did not end"
     switch_on cp-1 11
     give_config cp-1 11
     call recover "$SITE_NETWORK.11" ours snapshot-11
     wait_for_word kept
-    note "Talos $LAB_TALOS: 3 control planes, a member removed, all destroyed, etcd restored on a new machine; $(wc -l <claims.txt) claims"
+    note "Talos $LAB_TALOS: 3 control planes, one lost and replaced, a member removed, all destroyed, etcd restored on a new machine; $(wc -l <claims.txt) claims"
 }
 
 # wait_for_word WORD: until the config map that was made before is seen, for two minutes.

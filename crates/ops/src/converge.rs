@@ -34,6 +34,8 @@ const PER_HOST: usize = 3;
 const PER_TEMPLATE: usize = 3;
 /// A host downloads one image at a time.
 const DOWNLOADS: usize = 1;
+/// Each vote that goes changes what the next one would cost.
+const VOTES: usize = 1;
 
 /// What is wanted of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -341,7 +343,8 @@ fn policy(past: Past, cancel: &Cancel) -> Policy {
     let limits = Limits::new(usize::MAX)
         .with("host", PER_HOST)
         .with("template", PER_TEMPLATE)
-        .with("download", DOWNLOADS);
+        .with("download", DOWNLOADS)
+        .with("etcd", VOTES);
     Policy { limits, attempts: ATTEMPTS, past, cancel: cancel.clone() }
 }
 

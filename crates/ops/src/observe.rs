@@ -15,9 +15,11 @@ mod remains;
 mod survey;
 mod vms;
 
+use std::collections::BTreeMap;
+
 use ichor_model::{
     MachineName, Observed, VmId,
-    desired::{Late, Role},
+    desired::{Late, Machine, Role},
     observed::{MachineSeen, Sight, VmSeen},
 };
 use ichor_plan::Condition;
@@ -94,10 +96,7 @@ impl Live<'_> {
             }
             Condition::Bootstrapped { on } => {
                 let wanted = on.iter().filter_map(|name| self.machine(name));
-                let seen = futures_util::future::join_all(
-                    wanted.map(|machine| async { (machine.name.clone(), self.see_machine(machine).await) }),
-                );
-                observed.machines = seen.await.into_iter().collect();
+                observed.machines = Box::pin(self.see_all(wanted)).await;
             }
             Condition::NeverBootstrapped { on } => {
                 let wanted = on.iter().filter_map(|name| self.machine(name));
@@ -113,6 +112,16 @@ impl Live<'_> {
                     observed.machines.insert(machine.clone(), seen);
                 }
             }
+            Condition::MemberGone { .. } => observed.etcd = self.see_etcd().await,
+            Condition::QuorumWithout { machine, on } => {
+                // First the members: a machine that joins meanwhile is seen to answer.
+                observed.etcd = self.see_etcd().await;
+                let others = on.iter().filter(|name| *name != machine).filter_map(|name| self.machine(name));
+                observed.machines = Box::pin(self.see_all(others)).await;
+                if let Some(lost) = self.machine(machine) {
+                    observed.machines.insert(machine.clone(), Box::pin(self.see_lost(lost)).await);
+                }
+            }
             Condition::KubernetesAnswers => observed.nodes = self.see_nodes().await,
             Condition::NodeThere { machine, .. } => {
                 if let Some(wanted) = self.machine(machine) {
@@ -123,6 +132,16 @@ impl Live<'_> {
             }
         }
         observed
+    }
+
+    async fn see_all<'m>(
+        &self,
+        machines: impl Iterator<Item = &'m Machine>,
+    ) -> BTreeMap<MachineName, Sight<MachineSeen>> {
+        let seen = futures_util::future::join_all(
+            machines.map(|machine| async { (machine.name.clone(), self.see_machine(machine).await) }),
+        );
+        seen.await.into_iter().collect()
     }
 
     /// Returns what was seen of a condition's subject a moment ago.
@@ -161,12 +180,12 @@ impl Live<'_> {
     }
 
     /// Returns the control planes, first the one that etcd begins on.
-    fn control_planes(&self) -> impl Iterator<Item = &ichor_model::desired::Machine> {
+    pub(crate) fn control_planes(&self) -> impl Iterator<Item = &Machine> {
         self.desired.of_role(Role::ControlPlane)
     }
 
     /// Whether a machine's address is leased, so that the guest agent must tell it.
-    fn is_leased(machine: &ichor_model::desired::Machine) -> bool {
+    fn is_leased(machine: &Machine) -> bool {
         machine.primary_nic().addresses.iter().any(|address| matches!(address, Late::From(_)))
     }
 }

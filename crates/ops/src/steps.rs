@@ -4,6 +4,7 @@ mod advice;
 mod bootstrap;
 pub(crate) mod configure;
 mod image;
+mod member;
 mod remove;
 mod task;
 mod template;
@@ -55,6 +56,7 @@ impl Live<'_> {
             Action::ApplyConfig { machine } => configure::apply(self, context, self.wanted(machine)?).await,
             Action::DetachMedium { machine, .. } => vm::detach(self, context, self.wanted(machine)?).await,
             Action::BootstrapEtcd { machine } => bootstrap::begin(self, context, self.wanted(machine)?).await,
+            Action::RemoveMember { machine, member } => member::remove(self, machine, *member).await,
             Action::StopVm { vmid, .. } => remove::stop(self, context, *vmid).await,
             Action::DeleteVm { vmid, .. } | Action::RemoveTemplate { vmid } => {
                 remove::delete(self, context, *vmid).await

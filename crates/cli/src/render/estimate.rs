@@ -92,7 +92,10 @@ fn width(lane: &Lane) -> usize {
 /// On a small server with SSDs and a line of 100 Mbit/s.
 const fn usual(action: &Action) -> Duration {
     Duration::from_secs(match action {
-        Action::MakePool { .. } | Action::DetachMedium { .. } | Action::DeleteVolume { .. } => 1,
+        Action::MakePool { .. }
+        | Action::DetachMedium { .. }
+        | Action::DeleteVolume { .. }
+        | Action::RemoveMember { .. } => 1,
         Action::StartVm { .. } | Action::StopVm { .. } | Action::UploadSeed { .. } => 2,
         Action::DeleteVm { .. } | Action::RemoveTemplate { .. } => 3,
         Action::CreateVm { .. } | Action::BuildTemplate { .. } => 8,

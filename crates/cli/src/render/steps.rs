@@ -248,7 +248,7 @@ fn stopping(plan: &ClusterPlan) -> BTreeSet<&str> {
 }
 
 fn quorum(steps: Steps<'_>) -> String {
-    let Etcd { wanted, quorum, removed, unknown } = etcd(steps);
+    let Etcd { wanted, quorum, removed, replaced, unknown } = etcd(steps);
     if unknown > 0 {
         let others = format!("{unknown} of the VMs that go are not in the inventory, and may be members too");
         return format!("{removed} of {} go; {others}", text::count(wanted, "member"));
@@ -259,13 +259,19 @@ fn quorum(steps: Steps<'_>) -> String {
     if removed > 0 {
         return format!("{removed} of {} go; quorum is {quorum}", text::count(wanted, "member"));
     }
-    format!("{} wanted, quorum {quorum}", text::count(wanted, "member"))
+    let wanted = format!("{} wanted, quorum {quorum}", text::count(wanted, "member"));
+    match replaced {
+        0 => wanted,
+        _ => format!("{wanted}; {replaced} of them lost: the old vote goes before a new machine joins"),
+    }
 }
 
 struct Etcd {
     wanted: usize,
     quorum: usize,
     removed: usize,
+    /// Members that are lost, and whose machines are made anew.
+    replaced: usize,
     /// VMs that go and of which the inventory does not say what they are.
     unknown: usize,
 }
@@ -286,14 +292,19 @@ fn etcd(steps: Steps<'_>) -> Etcd {
         wanted: control_planes().count(),
         quorum: steps.desired.quorum(),
         removed: control_planes().filter(|machine| gone.contains(&machine.vmid.number())).count(),
+        replaced: steps.plan.steps().iter().filter(|step| is_vote(&step.action)).count(),
         unknown: gone.iter().filter(|vmid| !named.contains(vmid)).count(),
     }
+}
+
+const fn is_vote(action: &Action) -> bool {
+    matches!(action, Action::RemoveMember { .. })
 }
 
 /// Returns a plan for programs.
 pub fn document(steps: Steps<'_>) -> Value {
     let plan = steps.plan;
-    let Etcd { wanted, quorum, removed, .. } = etcd(steps);
+    let Etcd { wanted, quorum, removed, replaced, .. } = etcd(steps);
     let reboots: BTreeSet<&str> = installing(steps).into_iter().chain(disrupted(plan)).collect();
     json!({
         "schema": SCHEMA,
@@ -308,7 +319,7 @@ pub fn document(steps: Steps<'_>) -> Value {
             "waits": count(plan, Impact::Waits),
         },
         "reboots": reboots,
-        "etcd": {"wanted": wanted, "quorum": quorum, "removed": removed},
+        "etcd": {"wanted": wanted, "quorum": quorum, "removed": removed, "replaced": replaced},
         "about_seconds": Schedule::new(plan.steps()).whole().as_secs(),
     })
 }
@@ -571,7 +582,8 @@ mod tests {
           "etcd": {
             "wanted": 1,
             "quorum": 1,
-            "removed": 0
+            "removed": 0,
+            "replaced": 0
           },
           "about_seconds": 225
         }

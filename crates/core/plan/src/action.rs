@@ -9,7 +9,7 @@ use ichor_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::nodes::stands_for;
+use crate::{nodes::stands_for, quorum::quorum_without};
 
 /// A step of ours.
 pub type ClusterStep = Step<Action, Condition>;
@@ -94,6 +94,14 @@ pub enum Action {
         /// Its number.
         vmid: VmId,
     },
+    /// Takes the vote of a machine that is gone out of etcd, before another one takes its place.
+    RemoveMember {
+        /// The machine that is made anew.
+        machine: MachineName,
+        /// The number of the member that it was.
+        #[serde(with = "in_hex")]
+        member: u64,
+    },
     /// Begins the etcd of the cluster. Happens once in its life.
     BootstrapEtcd {
         /// The machine that it begins on.
@@ -132,6 +140,20 @@ pub enum Action {
         /// The volume.
         volume: String,
     },
+}
+
+/// Numbers of 64 bits, which many readers of JSON would round, as Talos shows them.
+mod in_hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    pub fn serialize<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{number:016x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        u64::from_str_radix(&String::deserialize(from)?, 16).map_err(D::Error::custom)
+    }
 }
 
 /// A part of the way to a cluster, which can be gone alone.
@@ -175,6 +197,7 @@ impl Action {
             | Self::ApplyConfig { machine }
             | Self::AwaitConfig { machine }
             | Self::DetachMedium { machine, .. }
+            | Self::RemoveMember { machine, .. }
             | Self::BootstrapEtcd { machine }
             | Self::AwaitMember { machine }
             | Self::AwaitNode { machine } => Some(machine.as_str()),
@@ -200,6 +223,9 @@ impl fmt::Display for Action {
             Self::ApplyConfig { .. } => "apply the machine config".into(),
             Self::AwaitConfig { .. } => "wait until the machine config is taken".into(),
             Self::DetachMedium { .. } => "take the media of the first boot out".into(),
+            Self::RemoveMember { member, .. } => {
+                format!("take the vote of the lost machine out of etcd (member {member:016x})")
+            }
             Self::BootstrapEtcd { machine } => format!("bootstrap etcd on {machine}"),
             Self::AwaitMember { .. } => "join etcd".into(),
             Self::AwaitKubernetes => "wait for Kubernetes".into(),
@@ -302,6 +328,19 @@ pub enum Condition {
         /// The machine.
         machine: MachineName,
     },
+    /// etcd does not count a member any more.
+    MemberGone {
+        /// Its number.
+        #[serde(with = "in_hex")]
+        member: u64,
+    },
+    /// etcd keeps its quorum without a member whose machine is gone.
+    QuorumWithout {
+        /// The machine.
+        machine: MachineName,
+        /// The control planes.
+        on: Vec<MachineName>,
+    },
     /// Kubernetes answers.
     KubernetesAnswers,
     /// A node is there, and ready if that is asked for.
@@ -374,6 +413,11 @@ impl Condition {
             Self::Bootstrapped { on } => bootstrapped(observed, on),
             Self::NeverBootstrapped { on } => never_bootstrapped(observed, on),
             Self::Votes { machine } => votes(observed, machine),
+            Self::MemberGone { member } => by_sight(&observed.etcd, |members| {
+                let counts = members.values().any(|seen| seen.id == *member);
+                Verdict::of(!counts, || "etcd counts it still".into())
+            }),
+            Self::QuorumWithout { machine, on } => quorum_without(observed, machine, on),
             Self::KubernetesAnswers => by_sight(&observed.nodes, |_| Verdict::Holds),
             Self::NodeThere { machine, ready } => {
                 by_sight(&observed.nodes, |nodes| match nodes.get(machine.as_str()) {

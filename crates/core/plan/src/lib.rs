@@ -17,6 +17,7 @@ mod nodes;
 pub mod placement;
 mod preflight;
 pub mod privileges;
+mod quorum;
 mod resolve;
 pub mod support;
 mod together;

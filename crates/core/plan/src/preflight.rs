@@ -6,6 +6,7 @@ use ichor_model::{
     Code, Desired, Finding, Findings, HostName, Observed, Severity, VmId,
     desired::{CloneKind, ImageSource, Machine, Role, Verify},
     observed::{MachineSeen, Owner, Release, Sight, StorageSeen, VmSeen},
+    step::Verdict,
 };
 
 use crate::{
@@ -13,8 +14,9 @@ use crate::{
     drift::{left_over, listed},
     files::{has_seed, host_of, storage_of, template_host, template_of},
     privileges::lacking,
+    quorum::quorum_without,
     up::has_network,
-    voters::{is_new, remaining},
+    voters::{remaining, stale_member},
     whereabouts::{moved, wanted},
 };
 
@@ -214,21 +216,25 @@ fn lost_control_planes(desired: &Desired, observed: &Observed) -> Option<Finding
     )
 }
 
-/// A machine that is made anew cannot take the place of a member that etcd still counts: it has not its data.
+/// A vote that nobody will cast any more is taken out of etcd before a machine takes its place; where etcd would not
+/// go on after that, nothing is begun.
 fn stale_members(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let Sight::Seen(members) = &observed.etcd else { return Vec::new() };
-    let new = desired.of_role(Role::ControlPlane).filter(|machine| is_new(observed, machine));
-    let stale = new.filter_map(|machine| Some((machine, members.get(machine.name.as_str())?)));
-    let told = stale.map(|(machine, member)| {
-        let message = format!("etcd still counts `{}`, whose VM is gone", machine.name);
-        Finding::error(Code::STALE_MEMBER, None, message)
-            .because("a new machine of that name could not join, and every vote that nobody casts makes etcd weaker")
-            .remedy(format!(
-                "if the VM is lost for good, take its vote away, and run this again:\n    talosctl -n OTHER_CONTROL_PLANE etcd remove-member {:016x}",
-                member.id
-            ))
+    let on: Vec<_> = desired.of_role(Role::ControlPlane).map(|machine| machine.name.clone()).collect();
+    let stale = desired.machines.iter().filter(|machine| stale_member(observed, machine).is_some());
+    let told = stale.filter_map(|machine| match quorum_without(observed, &machine.name, &on) {
+        Verdict::Fails(why) => Some((machine, why)),
+        Verdict::Holds | Verdict::Unknown(_) => None,
     });
-    told.collect()
+    let finding = |(machine, why): (&Machine, String)| {
+        let message = format!(
+            "etcd still counts `{}`, whose machine is gone, and cannot do without its vote now",
+            machine.name
+        );
+        Finding::error(Code::STALE_MEMBER, None, message)
+            .because(why)
+            .remedy("bring the other control planes back first; then see when they vote, and run this again:\n    ichor status")
+    };
+    told.map(finding).collect()
 }
 
 /// Who answers may well be a machine of ours that was renamed: its VM has the old name.

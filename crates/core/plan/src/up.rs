@@ -24,6 +24,7 @@ use crate::{
         Names, has_passing_media, has_seed, host_of, image_place, seed_volume, stale_seeds, template_host,
         template_of,
     },
+    voters::stale_member,
 };
 
 /// Plans the way to a Ready cluster.
@@ -232,8 +233,9 @@ impl Draft<'_> {
         let seed = has_seed(machine).then(|| self.seed(machine, &host));
         let needs = [source.as_ref(), seed.as_ref(), pool];
         let create = self.create(machine, &host, &needs);
-        let start = self.start(machine, &host, &create);
-        self.configure(machine, &start);
+        let vote = self.remove_vote(machine);
+        let start = self.start(machine, &host, &[Some(&create), vote.as_ref()]);
+        self.configure(machine, &[Some(&start), vote.as_ref()]);
     }
 
     /// A machine that cannot be made is missing all the same, and what needs it comes after it.
@@ -279,27 +281,39 @@ impl Draft<'_> {
         id
     }
 
-    fn start(&mut self, machine: &Machine, host: &HostName, create: &StepId) -> StepId {
+    /// Before a machine that is made anew joins etcd, the one that it was goes out of it.
+    fn remove_vote(&mut self, machine: &Machine) -> Option<StepId> {
+        let member = stale_member(self.observed, machine)?.id;
+        let action = Action::RemoveMember { machine: machine.name.clone(), member };
+        let done = Condition::MemberGone { member };
+        let id = self.add(&step_id(machine, "vote"), action, done, &[], times(0, 10));
+        let on = self.desired.of_role(Role::ControlPlane).map(|machine| machine.name.clone()).collect();
+        self.last().guards = vec![Condition::QuorumWithout { machine: machine.name.clone(), on }];
+        // Two votes that go at once are judged as if each were the only one.
+        self.last().lanes = vec![Lane::new("etcd", "votes")];
+        Some(id)
+    }
+
+    fn start(&mut self, machine: &Machine, host: &HostName, needs: &[Option<&StepId>]) -> StepId {
         let (vmid, name) = (machine.vmid, machine.name.clone());
         let action = Action::StartVm { machine: name.clone(), vmid };
         let done = Condition::VmRunning { vmid };
-        let id = self.add(&step_id(machine, "start"), action, done, &[Some(create)], times(500, 10));
+        let id = self.add(&step_id(machine, "start"), action, done, needs, times(500, 10));
         self.last().lanes = vec![Lane::new("host", host.as_str())];
         self.last().guards = vec![Condition::VmOurs { vmid }, Condition::AddressFree { machine: name }];
         id
     }
 
-    fn configure(&mut self, machine: &Machine, start: &StepId) -> StepId {
+    fn configure(&mut self, machine: &Machine, needs: &[Option<&StepId>]) -> StepId {
         let name = machine.name.clone();
         let done = Condition::Configured { machine: name.clone() };
         if machine.boot.config == ConfigDelivery::Cidata {
             let id = step_id(machine, "configure");
-            return self.add(&id, Action::AwaitConfig { machine: name }, done, &[Some(start)], times(0, 20));
+            return self.add(&id, Action::AwaitConfig { machine: name }, done, needs, times(0, 20));
         }
         let talos = Condition::TalosAnswers { machine: name.clone() };
         let id = step_id(machine, "talos");
-        let answers =
-            self.add(&id, Action::AwaitTalos { machine: name.clone() }, talos, &[Some(start)], times(0, 15));
+        let answers = self.add(&id, Action::AwaitTalos { machine: name.clone() }, talos, needs, times(0, 15));
         let id = step_id(machine, "configure");
         let id = self.add(&id, Action::ApplyConfig { machine: name }, done, &[Some(&answers)], times(0, 20));
         // The config holds secrets: nobody gets it whose VM is not ours.
@@ -380,6 +394,7 @@ const fn impact(action: &Action) -> Impact {
         | Action::AwaitNode { .. } => Impact::Waits,
         Action::DetachMedium { .. } => Impact::Disrupts,
         Action::RemoveTemplate { .. }
+        | Action::RemoveMember { .. }
         | Action::StopVm { .. }
         | Action::DeleteVm { .. }
         | Action::DeleteVolume { .. } => Impact::Destroys,

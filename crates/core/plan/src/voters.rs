@@ -1,9 +1,9 @@
 //! Who votes in etcd, and who of them is there to do so.
 
 use ichor_model::{
-    Desired, Observed,
+    Desired, MachineName, Observed,
     desired::{Machine, Role},
-    observed::{MachineSeen, Sight},
+    observed::{MachineSeen, MemberSeen, Sight},
 };
 
 use crate::drift::listed;
@@ -54,14 +54,30 @@ pub fn voters(desired: &Desired, observed: &Observed) -> Option<Voters> {
 
 /// Whether a machine's own etcd runs.
 pub fn runs_etcd(observed: &Observed, machine: &Machine) -> bool {
+    answers_for_etcd(observed, &machine.name)
+}
+
+/// The same, by the machine's name.
+pub(crate) fn answers_for_etcd(observed: &Observed, machine: &MachineName) -> bool {
     matches!(
-        observed.machines.get(&machine.name),
+        observed.machines.get(machine),
         Some(Sight::Seen(MachineSeen::Ours(talos))) if talos.etcd.as_deref() == Some("Running")
     )
 }
 
+/// Returns the member that a control plane was, if etcd still counts it and its machine is to be made anew.
+pub(crate) fn stale_member<'o>(observed: &'o Observed, machine: &Machine) -> Option<&'o MemberSeen> {
+    if machine.role != Role::ControlPlane || !is_new(observed, machine) {
+        return None;
+    }
+    let without_vm = matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)));
+    let member = observed.etcd.seen()?.get(machine.name.as_str());
+    // A machine that had no config when it was looked at may have joined since.
+    member.filter(|member| without_vm || !member.learner)
+}
+
 /// Whether a machine has no VM, or holds nothing yet: no member of etcd can be it.
-pub(crate) fn is_new(observed: &Observed, machine: &Machine) -> bool {
+fn is_new(observed: &Observed, machine: &Machine) -> bool {
     matches!(observed.vms.get(&machine.vmid), Some(Sight::Seen(None)))
         || matches!(observed.machines.get(&machine.name), Some(Sight::Seen(MachineSeen::Maintenance)))
 }

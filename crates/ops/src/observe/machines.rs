@@ -144,6 +144,16 @@ impl Live<'_> {
         }
     }
 
+    /// Looks at a machine that is thought to be lost. Without a VM, or with one that this run has made and not switched
+    /// on yet, nobody can answer there, and dialling in vain takes long.
+    pub(super) async fn see_lost(&self, machine: &Machine) -> Sight<MachineSeen> {
+        let without_vm = async || matches!(self.see_vm(machine.vmid, |_| false).await, Sight::Seen(None));
+        if self.memory.made(machine.vmid) || without_vm().await {
+            return Sight::Seen(MachineSeen::Silent("it has no VM".into()));
+        }
+        self.see_machine(machine).await
+    }
+
     async fn meet<F>(&self, machine: &Machine, look: impl FnOnce(Arc<Talos>) -> F) -> Sight<MachineSeen>
     where
         F: Future<Output = Result<TalosSeen, Error>>,

@@ -7,6 +7,7 @@ mod proxmox;
 mod rights;
 mod runs;
 mod vms;
+mod votes;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -76,7 +76,10 @@ struct Prepared {
     nothing: Scene,
     /// A cluster.
     standing: Scene,
+    /// The same, and the VM of a control plane is gone.
+    crippled: Scene,
     up: Course,
+    replace: Course,
     destroy: Course,
     without: Holdings,
     with: Holdings,
@@ -119,15 +122,33 @@ impl Prepared {
         let with = stage.look(Holdings::of);
         let standing = stage.scene();
         let stage = Stage::new(&standing);
-        let before = stage.journal.lines();
-        assert!(stage.run(&gone(), None).await.is_done(), "{}", stage.heard.text());
-        let mut destroy = Course::of(&stage);
-        destroy.records -= before;
-        Self { nothing, standing, up, destroy, without, with }
+        lose(&stage, &standing, &["cp-2"]);
+        let crippled = stage.scene();
+        let replace = Course::from(&crippled, &Goal::up()).await;
+        let destroy = Course::from(&standing, &gone()).await;
+        Self { nothing, standing, crippled, up, replace, destroy, without, with }
+    }
+}
+
+/// Deletes VMs behind everybody's back.
+fn lose(stage: &Stage, scene: &Scene, vms: &[&str]) {
+    for machine in scene.desired.machines.iter().filter(|machine| vms.contains(&machine.name.as_str())) {
+        let incident = Incident::VmDeleted { vmid: machine.vmid };
+        stage.inside.hall().visit(|lab| lab.befall(&incident)).expect("it can happen");
     }
 }
 
 impl Course {
+    /// Runs to a goal, from what was there before.
+    async fn from(scene: &Scene, goal: &Goal) -> Self {
+        let stage = Stage::new(scene);
+        let before = stage.journal.lines();
+        assert!(stage.run(goal, None).await.is_done(), "{}", stage.heard.text());
+        let mut course = Self::of(&stage);
+        course.records -= before;
+        course
+    }
+
     fn of(stage: &Stage) -> Self {
         let mut calls = BTreeMap::new();
         for call in stage.calls() {
@@ -179,7 +200,8 @@ fn all() -> Vec<Case> {
     let after = |case: &Case| matches!(case.blow, Blow::Record { moment: Moment::After, .. });
     let reborn = of(Verb::Reborn, &prepared.up).filter(after);
     let both = of(Verb::Up, &prepared.up).chain(of(Verb::Destroy, &prepared.destroy));
-    both.chain(abandoned).chain(reborn).chain(clones).collect()
+    let replaced = of(Verb::Replace, &prepared.replace);
+    both.chain(replaced).chain(abandoned).chain(reborn).chain(clones).collect()
 }
 
 fn in_virtual_time<T>(play: impl Future<Output = T>) -> T {
@@ -202,6 +224,7 @@ async fn play(case: &Case) -> Played {
     let prepared = Prepared::get(case.ground);
     let (scene, first, then) = match case.verb {
         Verb::Up | Verb::Reborn => (&prepared.nothing, Goal::up(), Goal::up()),
+        Verb::Replace => (&prepared.crippled, Goal::up(), Goal::up()),
         Verb::Destroy => (&prepared.standing, gone(), gone()),
         Verb::Abandon => (&prepared.nothing, Goal::up(), gone()),
     };
@@ -233,7 +256,7 @@ async fn play(case: &Case) -> Played {
     };
     let mut wrongs = verdict::always(&stage, &scene.files);
     wrongs.extend(match case.verb {
-        Verb::Up => verdict::there(&stage, &scene.desired, &prepared.with),
+        Verb::Up | Verb::Replace => verdict::there(&stage, &scene.desired, &prepared.with),
         Verb::Reborn => verdict::there_again(&stage, &scene.desired, &prepared.with),
         Verb::Destroy | Verb::Abandon => verdict::gone(&stage, &prepared.without),
     });
@@ -306,7 +329,7 @@ fn play_all(cases: &[Case]) -> Vec<String> {
     let kinds = |verb, kind: fn(&Blow) -> bool| {
         cases.iter().filter(|case| case.verb == verb && kind(&case.blow)).count()
     };
-    for verb in [Verb::Up, Verb::Destroy, Verb::Abandon, Verb::Reborn] {
+    for verb in [Verb::Up, Verb::Replace, Verb::Destroy, Verb::Abandon, Verb::Reborn] {
         println!(
             "{verb:?}: {} deaths at records, {} deaths at calls, {} faults",
             kinds(verb, |blow| matches!(blow, Blow::Record { .. })),
@@ -350,12 +373,7 @@ fn halts_without(vms: &[&str]) -> Vec<Code> {
     let prepared = Prepared::get(Ground::Images);
     in_virtual_time(async {
         let stage = Stage::new(&prepared.standing);
-        let gone =
-            prepared.standing.desired.machines.iter().filter(|machine| vms.contains(&machine.name.as_str()));
-        for machine in gone {
-            let incident = Incident::VmDeleted { vmid: machine.vmid };
-            stage.inside.hall().visit(|lab| lab.befall(&incident)).expect("it can happen");
-        }
+        lose(&stage, &prepared.standing, vms);
         let before = stage.calls().len();
         let end = stage.run(&Goal::up(), None).await;
         let End::Halted(halt) = &end else { panic!("{}", brief(&end)) };
@@ -370,8 +388,22 @@ fn lost_control_planes_are_not_replaced_by_an_empty_cluster() {
 }
 
 #[test]
-fn a_vote_that_nobody_casts_is_told_before_another_machine_is_made() {
-    assert!(halts_without(&["cp-2"]).contains(&Code::STALE_MEMBER));
+fn a_lost_control_plane_is_made_anew_and_its_old_vote_is_gone() {
+    let prepared = Prepared::get(Ground::Images);
+    in_virtual_time(async {
+        let stage = Stage::new(&prepared.crippled);
+        let voters = |lab: &ichor_sim::Lab| -> Vec<u64> {
+            lab.machines.clusters().values().flat_map(|etcd| etcd.members.keys().copied()).collect()
+        };
+        let before = stage.look(voters);
+        assert!(stage.run(&Goal::up(), None).await.is_done(), "{}", stage.heard.text());
+        assert_eq!(verdict::there(&stage, &prepared.standing.desired, &prepared.with), Wrongs::new());
+        let after = stage.look(voters);
+        assert_eq!((before.len(), after.len()), (3, 3));
+        assert_eq!(after.iter().filter(|id| !before.contains(id)).count(), 1, "one member is a new one");
+        let told = stage.calls().into_iter().filter(|call| call.path.ends_with("/EtcdRemoveMemberByID"));
+        assert_eq!(told.count(), 1, "etcd was told, and only once");
+    });
 }
 
 #[test]

@@ -432,6 +432,7 @@ const fn doing(action: &Action) -> &'static str {
         Action::AwaitTalos { .. } => "waiting for Talos",
         Action::ApplyConfig { .. } | Action::AwaitConfig { .. } => "configuring",
         Action::DetachMedium { .. } => "detaching the medium",
+        Action::RemoveMember { .. } => "leaving etcd",
         Action::BootstrapEtcd { .. } => "bootstrapping etcd",
         Action::AwaitMember { .. } => "joining etcd",
         Action::AwaitKubernetes => "waiting for Kubernetes",

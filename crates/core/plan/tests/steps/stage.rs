@@ -47,6 +47,8 @@ pub struct Stage {
     pub desired: Desired,
     pub names: Names,
     pub observed: Observed,
+    /// How many members etcd ever had.
+    joined: u64,
 }
 
 pub fn resolve(defaults: Option<String>, texts: Vec<String>) -> Desired {
@@ -85,7 +87,7 @@ impl Stage {
         let schematics = desired.images.iter().map(|image| (image.id.clone(), "5".repeat(64))).collect();
         let seeds = desired.machines.iter().map(|machine| (machine.name.clone(), "abc".to_owned())).collect();
         let names = Names { schematics, seeds };
-        let mut stage = Self { observed: nothing(&desired), desired, names };
+        let mut stage = Self { observed: nothing(&desired), desired, names, joined: 0 };
         for step in stage.up().steps() {
             if let Action::FetchImage { host, volume, .. } | Action::UploadSeed { host, volume, .. } =
                 &step.action
@@ -165,13 +167,19 @@ impl Stage {
                 let etcd = votes.then(|| "Preparing".to_owned());
                 self.talk(machine, MachineSeen::Ours(TalosSeen { etcd, ..TalosSeen::default() }));
             }
+            Action::RemoveMember { member, .. } => {
+                let mut members = self.observed.etcd.seen().cloned().expect("etcd answers");
+                members.retain(|_, seen| seen.id != *member);
+                self.observed.etcd = Sight::Seen(members);
+            }
             Action::BootstrapEtcd { machine } => {
                 let etcd = Some("Running".to_owned());
                 self.talk(machine, MachineSeen::Ours(TalosSeen { etcd, ..TalosSeen::default() }));
             }
             Action::AwaitMember { machine } => {
                 let mut members = self.observed.etcd.seen().cloned().unwrap_or_default();
-                members.insert(machine.to_string(), MemberSeen { id: 1, learner: false });
+                self.joined += 1;
+                members.insert(machine.to_string(), MemberSeen { id: self.joined, learner: false });
                 self.observed.etcd = Sight::Seen(members);
                 let etcd = Some("Running".to_owned());
                 self.talk(machine, MachineSeen::Ours(TalosSeen { etcd, ..TalosSeen::default() }));

@@ -1,5 +1,7 @@
+use std::collections::BTreeMap;
+
 use ichor_model::{
-    MachineName, Observed, VmId,
+    Code, MachineName, Observed, VmId,
     desired::Role,
     observed::{MachineSeen, Owner, Sight, TalosSeen},
     step::{Impact, Reason, StepId, Verdict},
@@ -351,4 +353,74 @@ fn a_file_that_breaks_off_is_fetched_again() {
     assert!(size(999, Some(1000)));
     assert!(size(0, None) && size(511, None));
     assert!(!size(512, None));
+}
+
+/// A cluster that was ready, one of whose control planes is gone with its VM.
+fn without_a_control_plane() -> Stage {
+    let mut stage = Stage::of(POOLED).ready();
+    let lost = stage.machine("cp-2").clone();
+    stage.observed.vms.insert(lost.vmid, Sight::Seen(None));
+    stage.talk(&lost.name, MachineSeen::Silent("nobody answers".into()));
+    stage
+}
+
+#[test]
+fn the_vote_of_a_lost_control_plane_goes_before_another_machine_takes_its_place() {
+    let mut stage = without_a_control_plane();
+    assert!(!ichor_plan::preflight(&stage.desired, &stage.observed).has_errors());
+    let plan = stage.up();
+    let step = |id: &str| plan.steps().iter().find(|step| step.id.as_str() == id).expect("a step");
+    let vote = step("machine/cp-2/vote");
+    assert_eq!(vote.impact, Impact::Destroys);
+    let written = serde_json::to_string(&vote.action).expect("JSON");
+    assert_eq!(written, r#"{"do":"remove-member","machine":"cp-2","member":"0000000000000002"}"#);
+    assert_eq!(serde_json::from_str::<Action>(&written).expect("an action"), vote.action);
+    assert!(!ids(&plan).iter().any(|id| id.contains("cp-1") || id.contains("cp-3")), "{:?}", ids(&plan));
+    for later in ["machine/cp-2/start", "machine/cp-2/talos"] {
+        assert!(step(later).needs.contains(&vote.id), "{later}");
+    }
+    for step in plan.steps() {
+        // Its node was there before, and stands for it again as soon as it runs.
+        if step.done.judge(&stage.observed) != Verdict::Holds {
+            stage.perform(step);
+        }
+    }
+    assert!(stage.up().is_empty());
+    assert_eq!(stage.observed.etcd.seen().map(BTreeMap::len), Some(3));
+}
+
+#[test]
+fn a_machine_that_was_made_anew_and_has_not_joined_still_has_an_old_vote() {
+    let mut stage = without_a_control_plane();
+    let plan = stage.up();
+    let created = plan.steps().iter().filter(|step| matches!(step.action, Action::CreateVm { .. }));
+    for step in created {
+        stage.perform(step);
+    }
+    let lost = stage.machine("cp-2").clone();
+    stage.vm(lost.vmid).running = true;
+    stage.talk(&lost.name, MachineSeen::Maintenance);
+    let plan = stage.up();
+    assert!(ids(&plan).contains(&"machine/cp-2/vote".to_owned()), "{:?}", ids(&plan));
+    // One that was seen in maintenance, and is about to join when etcd is asked, is not gone.
+    let mut members = stage.observed.etcd.seen().cloned().expect("members");
+    members.get_mut("cp-2").expect("a member").learner = true;
+    stage.observed.etcd = Sight::Seen(members);
+    assert!(!ids(&stage.up()).contains(&"machine/cp-2/vote".to_owned()));
+}
+
+#[test]
+fn no_vote_goes_that_etcd_cannot_do_without() {
+    let mut stage = without_a_control_plane();
+    let silent = stage.machine("cp-3").name.clone();
+    stage.talk(&silent, MachineSeen::Silent("nobody answers".into()));
+    let found = ichor_plan::preflight(&stage.desired, &stage.observed);
+    let told: Vec<_> = found.iter().filter(|finding| finding.code == Code::STALE_MEMBER).collect();
+    assert_eq!(told.len(), 1, "{found:?}");
+    let why = "1 of the 2 voters that would be left answer, and 2 are needed; silent: `cp-3`";
+    assert!(format!("{:?}", told[0].notes).contains(why), "{:?}", told[0]);
+    // Whoever begins all the same is stopped by the step's own look.
+    let plan = stage.up();
+    let vote = plan.steps().iter().find(|step| step.id.as_str() == "machine/cp-2/vote").expect("a step");
+    assert_eq!(vote.guards[0].judge(&stage.observed), Verdict::Fails(why.into()));
 }

@@ -112,7 +112,7 @@ async fn a_full_storage_is_told_before_and_when_it_fails() {
 }
 
 /// A control plane on every host, so that one can be lost.
-const SPREAD: &str = "\
+pub const SPREAD: &str = "\
 cluster: {name: lab, talos: v1.13.9, kubernetes: v1.36.3, endpoint: {vip: 10.0.0.5}}
 proxmox: {endpoint: 'https://pve1:8006', hosts: [pve1, pve2, pve3], storage: {disks: local-lvm, images: local}}
 network: {cidr: 10.0.0.0/24, gateway: 10.0.0.1, dns: 10.0.0.1}

@@ -28,6 +28,8 @@ pub enum Ground {
 pub enum Verb {
     /// `up`, and again.
     Up,
+    /// `up` of a cluster that has lost a control plane, and again.
+    Replace,
     /// `destroy`, and again.
     Destroy,
     /// `up`, and then `destroy`.
@@ -81,7 +83,7 @@ impl Pattern {
 
     /// Whether calls of this kind change something.
     pub fn changes(&self) -> bool {
-        const CHANGING: [&str; 2] = ["/ApplyConfiguration", "/Bootstrap"];
+        const CHANGING: [&str; 3] = ["/ApplyConfiguration", "/Bootstrap", "/EtcdRemoveMemberByID"];
         match self.server {
             Server::Talos => CHANGING.iter().any(|method| self.path.ends_with(method)),
             _ => !matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS"),
@@ -138,6 +140,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match self.verb {
             Verb::Up => "up",
+            Verb::Replace => "replace",
             Verb::Destroy => "destroy",
             Verb::Abandon => "abandon",
             Verb::Reborn => "reborn",

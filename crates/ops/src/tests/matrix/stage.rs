@@ -133,7 +133,7 @@ impl Stage {
         let end = tokio::select! {
             biased;
             () = self.struck(blow) => End::Died,
-            end = AssertUnwindSafe(self.converge(goal, &journal)).catch_unwind() => match end {
+            end = AssertUnwindSafe(Box::pin(self.converge(goal, &journal))).catch_unwind() => match end {
                 Ok(Ok(ended)) => End::Ended(ended),
                 Ok(Err(halt)) => End::Halted(halt),
                 Err(panic) if panic.is::<Dies>() => End::Died,

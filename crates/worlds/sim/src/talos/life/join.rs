@@ -94,9 +94,10 @@ impl Machines {
         let member = ground.random.bits() | 1;
         let alive = self.alive(ground, &id);
         let Some(etcd) = self.clusters.get_mut(&id) else { return false };
-        // A former self is taken out first; etcd refuses that if it would cost the quorum.
+        // Who has the same name is taken for a former self, and goes first; etcd refuses that if it would cost the
+        // quorum.
         let stale: Vec<u64> =
-            etcd.members.iter().filter(|(_, other)| other.address == address).map(|(id, _)| *id).collect();
+            etcd.members.iter().filter(|(_, other)| other.name == name).map(|(id, _)| *id).collect();
         if stale.iter().any(|id| !etcd.can_lose(*id, &alive)) {
             return false;
         }
