@@ -78,9 +78,18 @@ run_row() { # INDEX
         ;;
     esac
 
+    [ -z "$transcripts" ] || keep_transcript "$transcripts/${ROW_JUDGES[index]}/${ROW_NAMES[index]}"
     why=$(printf '%s' "$why" | tr '\n\t' '  ' | cut -c 1-300)
     RESULTS+=("$index|$result|$(seconds_since "$started")|$why")
     printf '%-14s %-34s %-8s %s\n' "${ROW_JUDGES[index]}" "${ROW_NAMES[index]}" "$result" "$why"
+}
+
+# keep_transcript FOLDER: what the programs of a row said, as far as people read it; in place of what an earlier run left.
+keep_transcript() {
+    rm -rf "$1"
+    mkdir -p "$1"
+    find "$WORK" -maxdepth 1 -type f \( -name '*.txt' -o -name '*.log' -o -name stdout -o -name stderr -o -name why \) -size +0 \
+        -exec cp -t "$1" {} +
 }
 
 seconds_since() { # EPOCHREALTIME
