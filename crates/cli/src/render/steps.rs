@@ -262,7 +262,8 @@ fn quorum(steps: Steps<'_>) -> String {
     let wanted = format!("{} wanted, quorum {quorum}", text::count(wanted, "member"));
     match replaced {
         0 => wanted,
-        _ => format!("{wanted}; {replaced} of them lost: the old vote goes before a new machine joins"),
+        1 => format!("{wanted}; the vote of a lost machine goes first"),
+        _ => format!("{wanted}; the votes of {replaced} lost machines go first"),
     }
 }
 
@@ -292,13 +293,14 @@ fn etcd(steps: Steps<'_>) -> Etcd {
         wanted: control_planes().count(),
         quorum: steps.desired.quorum(),
         removed: control_planes().filter(|machine| gone.contains(&machine.vmid.number())).count(),
-        replaced: steps.plan.steps().iter().filter(|step| is_vote(&step.action)).count(),
+        replaced: steps
+            .plan
+            .steps()
+            .iter()
+            .filter(|step| matches!(step.action, Action::RemoveMember { .. }))
+            .count(),
         unknown: gone.iter().filter(|vmid| !named.contains(vmid)).count(),
     }
-}
-
-const fn is_vote(action: &Action) -> bool {
-    matches!(action, Action::RemoveMember { .. })
 }
 
 /// Returns a plan for programs.

@@ -442,7 +442,7 @@ catalogue! {
     3124 CONTROL_PLANES_LOST "every control plane of a cluster is gone":
         "Workers of the cluster still run, so it was there once, and the VMs that etcd was on are gone. Nothing is made in their place: it would be another, empty cluster. Bring the VMs back from a backup, or destroy what is left.";
     3125 STALE_MEMBER "etcd counts a machine that is gone":
-        "The machine of a control plane is gone, and etcd has not been told: its vote still counts. `up` takes that vote out of etcd before it makes the machine anew, and refuses to while etcd could not go on without it. Of the voters that are left more than half must answer, and none may be about to join. Bring the other control planes back first.";
+        "The machine of a control plane is gone, and etcd has not been told: its vote still counts. `up` takes that vote out of etcd before it makes the machine anew, and refuses to while etcd is too weak for that: of the voters that are left more than half must answer, and nobody may be about to join. Bring the other control planes back first. A member that never started and never will is taken out by its id, with `talosctl etcd remove-member`.";
     3130 DRIFT_VM "a VM that runs is not as the inventory says":
         "Somebody changed the VM, or the inventory was changed after it was made. This ichor makes VMs and does not change those that run. Change it in Proxmox, where most options take effect with the next start of the VM, or write into the inventory what is there.";
     3131 DRIFT_RELEASE "another release runs than the inventory names":

@@ -33,5 +33,5 @@ pub use preflight::{lost_hosts, preflight, protected_by_others};
 pub use resolve::{Resolution, resolve};
 pub use together::check_together;
 pub use up::{has_network, up};
-pub use voters::{Voters, remaining, runs_etcd, voters};
+pub use voters::{Voters, remaining, voters};
 pub use whereabouts::{Whereabouts, wanted, whereabouts};

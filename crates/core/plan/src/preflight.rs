@@ -227,12 +227,12 @@ fn stale_members(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     });
     let finding = |(machine, why): (&Machine, String)| {
         let message = format!(
-            "etcd still counts `{}`, whose machine is gone, and cannot do without its vote now",
+            "etcd still counts `{}`, whose machine is gone, and is too weak to lose a vote now",
             machine.name
         );
         Finding::error(Code::STALE_MEMBER, None, message)
             .because(why)
-            .remedy("bring the other control planes back first; then see when they vote, and run this again:\n    ichor status")
+            .remedy("bring the other control planes back first, into the inventory too; see when they vote, and run this again:\n    ichor status")
     };
     told.map(finding).collect()
 }

@@ -7,16 +7,18 @@ use ichor_model::{
     step::Verdict,
 };
 
-use crate::{drift::listed, voters::answers_for_etcd};
+use crate::{drift::listed, voters::runs_etcd};
 
 /// Judges whether etcd goes on without the vote of a machine that is gone: the machine must be silent, nobody may be
-/// about to join, and of the voters that are left enough must answer. `on` are the control planes that were looked at.
+/// about to join, and of the voters that are left enough must answer. Others that are lost too are no hindrance: their
+/// votes can only go one after the other. `on` are the control planes that were looked at.
 pub(crate) fn quorum_without(observed: &Observed, machine: &MachineName, on: &[MachineName]) -> Verdict {
     match observed.machines.get(machine) {
         Some(Sight::Seen(MachineSeen::Ours(_))) => {
             return Verdict::Fails(format!("`{machine}` answers, so it is not gone"));
         }
-        Some(Sight::Seen(_)) => {}
+        Some(Sight::Seen(MachineSeen::Stranger(why))) => return Verdict::Fails(why.clone()),
+        Some(Sight::Seen(MachineSeen::Silent(_) | MachineSeen::Maintenance)) => {}
         Some(Sight::Unseen(why)) => return Verdict::Unknown(why.clone()),
         None => return Verdict::Unknown("nobody looked".into()),
     }
@@ -24,20 +26,23 @@ pub(crate) fn quorum_without(observed: &Observed, machine: &MachineName, on: &[M
         Sight::Seen(members) => members,
         Sight::Unseen(why) => return Verdict::Unknown(why.clone()),
     };
-    let others: Vec<_> = members.iter().filter(|(name, _)| *name != machine.as_str()).collect();
-    if others.iter().any(|(_, member)| member.learner) {
+    let machine_of = |name: &str| on.iter().find(|machine| machine.as_str() == name);
+    let answers = |name: &str| machine_of(name).is_some_and(|machine| runs_etcd(observed, machine));
+    let others = || members.iter().filter(|(name, _)| *name != machine.as_str());
+    // One that has not said its name is about to; one that is silent will not vote.
+    if others().any(|(name, member)| member.learner && (name.is_empty() || answers(name))) {
         return Verdict::Fails("another machine joins etcd just now, and has no vote yet".into());
     }
-    let answers = |name: &str| {
-        let machine = on.iter().find(|machine| machine.as_str() == name);
-        machine.is_some_and(|machine| answers_for_etcd(observed, machine))
-    };
+    let voters: Vec<&String> = others().filter(|(_, member)| !member.learner).map(|(name, _)| name).collect();
     let silent: Vec<String> =
-        others.iter().filter(|(name, _)| !answers(name)).map(|(name, _)| format!("`{name}`")).collect();
-    let (left, needed) = (others.len(), others.len() / 2 + 1);
+        voters.iter().filter(|name| !answers(name)).map(|name| format!("`{name}`")).collect();
+    let (left, needed) = (voters.len(), voters.len() / 2 + 1);
     let answering = left - silent.len();
     Verdict::of(answering >= needed, || {
-        let silent = if silent.is_empty() { String::new() } else { format!("; silent: {}", listed(&silent)) };
+        let silent = match &silent[..] {
+            [] => String::new(),
+            silent => format!("; silent, or not in the inventory: {}", listed(silent)),
+        };
         format!("{answering} of the {left} voters that would be left answer, and {needed} are needed{silent}")
     })
 }
@@ -55,6 +60,7 @@ mod tests {
         Answers,
         Silent,
         Learner,
+        LostLearner,
     }
 
     fn name(number: usize) -> MachineName {
@@ -72,9 +78,13 @@ mod tests {
         let mut members = std::collections::BTreeMap::new();
         for (number, found) in std::iter::once(&Found::Silent).chain(others).enumerate() {
             let id = u64::try_from(number).expect("a number");
-            members.insert(name(number).to_string(), MemberSeen { id, learner: *found == Found::Learner });
+            let learner = matches!(found, Found::Learner | Found::LostLearner);
+            members.insert(name(number).to_string(), MemberSeen { id, learner });
             let talos = TalosSeen { etcd: Some("Running".into()), ..TalosSeen::default() };
-            let seen = if *found == Found::Silent { silent() } else { Sight::Seen(MachineSeen::Ours(talos)) };
+            let seen = match found {
+                Found::Silent | Found::LostLearner => silent(),
+                Found::Answers | Found::Learner => Sight::Seen(MachineSeen::Ours(talos)),
+            };
             observed.machines.insert(name(number), seen);
         }
         observed.etcd = Sight::Seen(members);
@@ -88,10 +98,11 @@ mod tests {
 
     #[test]
     fn a_vote_goes_when_the_others_can_go_on_without_it() {
-        use Found::{Answers, Learner, Silent};
+        use Found::{Answers, Learner, LostLearner, Silent};
         assert_eq!(judge(&[Answers, Answers]), Verdict::Holds);
         assert_eq!(judge(&[Answers, Answers, Answers, Silent]), Verdict::Holds);
-        let why = "1 of the 2 voters that would be left answer, and 2 are needed; silent: `cp-2`";
+        assert_eq!(judge(&[Answers, Answers, LostLearner]), Verdict::Holds, "it would wait for ever");
+        let why = "1 of the 2 voters that would be left answer, and 2 are needed; silent, or not in the inventory: `cp-2`";
         assert_eq!(judge(&[Answers, Silent]), Verdict::Fails(why.into()));
         let why = "another machine joins etcd just now, and has no vote yet";
         assert_eq!(judge(&[Answers, Answers, Learner]), Verdict::Fails(why.into()));
@@ -105,6 +116,8 @@ mod tests {
         observed.machines.insert(name(0), Sight::Seen(MachineSeen::Ours(TalosSeen::default())));
         let why = "`cp-0` answers, so it is not gone";
         assert_eq!(quorum_without(&observed, &name(0), &on), Verdict::Fails(why.into()));
+        observed.machines.insert(name(0), Sight::Seen(MachineSeen::Stranger("its VM is back".into())));
+        assert_eq!(quorum_without(&observed, &name(0), &on), Verdict::Fails("its VM is back".into()));
         observed.machines.insert(name(0), Sight::Unseen("no way there".into()));
         assert_eq!(quorum_without(&observed, &name(0), &on), Verdict::Unknown("no way there".into()));
         observed.machines.insert(name(0), silent());
@@ -122,12 +135,13 @@ mod tests {
         #[test]
         fn what_is_left_always_has_its_quorum(
             others in proptest::collection::vec(
-                prop_oneof![Just(Found::Answers), Just(Found::Silent), Just(Found::Learner)],
+                proptest::sample::select(vec![Found::Answers, Found::Silent, Found::Learner, Found::LostLearner]),
                 0..8,
             )
         ) {
-            let answering = others.iter().filter(|found| **found == Found::Answers).count();
-            let safe = !others.contains(&Found::Learner) && answering * 2 > others.len();
+            let count = |wanted| others.iter().filter(|found| **found == wanted).count();
+            let (answering, silent) = (count(Found::Answers), count(Found::Silent));
+            let safe = count(Found::Learner) == 0 && answering > silent;
             prop_assert_eq!(judge(&others) == Verdict::Holds, safe);
         }
     }

@@ -231,10 +231,12 @@ impl Draft<'_> {
             None => self.image(&image, &host),
         };
         let seed = has_seed(machine).then(|| self.seed(machine, &host));
-        let needs = [source.as_ref(), seed.as_ref(), pool];
-        let create = self.create(machine, &host, &needs);
+        // As long as the vote is there, so is the proof that its machine is lost: it has no VM.
         let vote = self.remove_vote(machine);
-        let start = self.start(machine, &host, &[Some(&create), vote.as_ref()]);
+        let needs = [source.as_ref(), seed.as_ref(), pool, vote.as_ref()];
+        let create = self.create(machine, &host, &needs);
+        let start = self.start(machine, &host, &create);
+        // A machine that was made before its vote was seen has only this left to do.
         self.configure(machine, &[Some(&start), vote.as_ref()]);
     }
 
@@ -281,7 +283,7 @@ impl Draft<'_> {
         id
     }
 
-    /// Before a machine that is made anew joins etcd, the one that it was goes out of it.
+    /// Before a machine is made anew, the one that it was goes out of etcd.
     fn remove_vote(&mut self, machine: &Machine) -> Option<StepId> {
         let member = stale_member(self.observed, machine)?.id;
         let action = Action::RemoveMember { machine: machine.name.clone(), member };
@@ -294,11 +296,11 @@ impl Draft<'_> {
         Some(id)
     }
 
-    fn start(&mut self, machine: &Machine, host: &HostName, needs: &[Option<&StepId>]) -> StepId {
+    fn start(&mut self, machine: &Machine, host: &HostName, create: &StepId) -> StepId {
         let (vmid, name) = (machine.vmid, machine.name.clone());
         let action = Action::StartVm { machine: name.clone(), vmid };
         let done = Condition::VmRunning { vmid };
-        let id = self.add(&step_id(machine, "start"), action, done, needs, times(500, 10));
+        let id = self.add(&step_id(machine, "start"), action, done, &[Some(create)], times(500, 10));
         self.last().lanes = vec![Lane::new("host", host.as_str())];
         self.last().guards = vec![Condition::VmOurs { vmid }, Condition::AddressFree { machine: name }];
         id

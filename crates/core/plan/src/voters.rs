@@ -43,7 +43,7 @@ pub fn voters(desired: &Desired, observed: &Observed) -> Option<Voters> {
     for (name, _) in observed.etcd.seen()?.iter().filter(|(_, member)| !member.learner) {
         let machine = desired.of_role(Role::ControlPlane).find(|machine| machine.name.as_str() == name);
         let list = match machine {
-            Some(machine) if runs_etcd(observed, machine) => &mut voters.answering,
+            Some(machine) if runs_etcd(observed, &machine.name) => &mut voters.answering,
             Some(machine) if is_new(observed, machine) => &mut voters.stale,
             _ => &mut voters.silent,
         };
@@ -53,12 +53,7 @@ pub fn voters(desired: &Desired, observed: &Observed) -> Option<Voters> {
 }
 
 /// Whether a machine's own etcd runs.
-pub fn runs_etcd(observed: &Observed, machine: &Machine) -> bool {
-    answers_for_etcd(observed, &machine.name)
-}
-
-/// The same, by the machine's name.
-pub(crate) fn answers_for_etcd(observed: &Observed, machine: &MachineName) -> bool {
+pub(crate) fn runs_etcd(observed: &Observed, machine: &MachineName) -> bool {
     matches!(
         observed.machines.get(machine),
         Some(Sight::Seen(MachineSeen::Ours(talos))) if talos.etcd.as_deref() == Some("Running")
@@ -86,7 +81,7 @@ fn is_new(observed: &Observed, machine: &Machine) -> bool {
 pub fn remaining(desired: &Desired, observed: &Observed) -> Option<String> {
     let left: Vec<String> = desired
         .of_role(Role::ControlPlane)
-        .filter(|machine| runs_etcd(observed, machine))
+        .filter(|machine| runs_etcd(observed, &machine.name))
         .map(|machine| format!("`{}`", machine.name))
         .collect();
     if left.is_empty() {

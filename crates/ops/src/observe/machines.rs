@@ -13,7 +13,7 @@ use ichor_talos::{Code, Error, Face, Talos, api, peek, resource::MachineStatus};
 
 use tokio::time::timeout;
 
-use super::{Survey, last::Last};
+use super::{Found, Survey, last::Last};
 use crate::live::Live;
 
 /// Members of etcd by name.
@@ -144,14 +144,17 @@ impl Live<'_> {
         }
     }
 
-    /// Looks at a machine that is thought to be lost. Without a VM, or with one that this run has made and not switched
-    /// on yet, nobody can answer there, and dialling in vain takes long.
+    /// Looks at a machine that is thought to be lost: its VM may be back, on whatever host, and need not answer yet.
     pub(super) async fn see_lost(&self, machine: &Machine) -> Sight<MachineSeen> {
-        let without_vm = async || matches!(self.see_vm(machine.vmid, |_| false).await, Sight::Seen(None));
-        if self.memory.made(machine.vmid) || without_vm().await {
-            return Sight::Seen(MachineSeen::Silent("it has no VM".into()));
+        let (found, seen) = tokio::join!(self.find_anywhere(machine.vmid), self.see_machine(machine));
+        match (found, seen) {
+            (Err(error), _) => Sight::Unseen(error.to_string()),
+            (Ok(Found::There(host, _)), Sight::Seen(MachineSeen::Silent(_))) => {
+                let why = format!("VM {} is there again, on host {host}", machine.vmid);
+                Sight::Seen(MachineSeen::Stranger(why))
+            }
+            (Ok(_), seen) => seen,
         }
-        self.see_machine(machine).await
     }
 
     async fn meet<F>(&self, machine: &Machine, look: impl FnOnce(Arc<Talos>) -> F) -> Sight<MachineSeen>

@@ -260,6 +260,10 @@ async fn play(case: &Case) -> Played {
         Verb::Reborn => verdict::there_again(&stage, &scene.desired, &prepared.with),
         Verb::Destroy | Verb::Abandon => verdict::gone(&stage, &prepared.without),
     });
+    let told = stage.calls().iter().any(|call| call.path.ends_with("/EtcdRemoveMemberByID"));
+    if case.verb == Verb::Replace && !told && !matches!(case.blow, Blow::Fault { .. }) {
+        wrongs.push("the lost vote did not go by ichor, under its guard".into());
+    }
     if !second.is_done() {
         wrongs.push(format!("the second run is not done: {}", brief(&second)));
     }
